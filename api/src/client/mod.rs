@@ -1,0 +1,1 @@
+//! Blocking gRPC-Web client.

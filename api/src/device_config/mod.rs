@@ -1,0 +1,1 @@
+//! The configuration object of a device: raw input becomes settings and complaints.
