@@ -9,3 +9,6 @@ pub mod brand;
 pub mod client;
 pub mod device_config;
 pub mod pb;
+pub mod secret;
+
+pub use secret::Secret;
