@@ -8,6 +8,7 @@ pub mod brand;
 #[cfg(feature = "client")]
 pub mod client;
 pub mod device_config;
+pub mod json;
 pub mod pb;
 pub mod secret;
 
