@@ -1,1 +1,18 @@
-//! Being built.
+//! What the agent decides: one pure machine and one thin shell per concern.
+//!
+//! - `config` keeps the settings in force.
+//! - `update` brings the machine server (and the agent) to the wanted version, or back.
+//! - `cloud` talks to the fleet server: configuration, status, restart requests, log batches.
+//! - `server` runs the machine server and keeps it healthy.
+//! - `logs` gathers lines and delivers them once online, in order, without loss.
+//!
+//! A machine (`machine.rs`) has no clock, no channel and no `async`; a shell (`actor.rs`) has no policy. What they are
+//! joined by lies in [`kit`]; who is joined to whom is written in the agent's `wiring.rs` and nowhere else.
+
+pub mod cloud;
+pub mod config;
+pub mod kit;
+pub mod logs;
+pub mod rank;
+pub mod server;
+pub mod update;

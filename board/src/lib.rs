@@ -1,1 +1,35 @@
-//! Being built.
+//! What the agent can ask of a device.
+//!
+//! A port says what is wanted in the words of the domain and hides the mechanism. Every port is answered three times:
+//! by the operating system (`board-linux`, with `board-portable` for what all systems share), and by a simulation that
+//! is as strict as the hardware (`board-sim`). All ports are used from one thread; none of them needs `Send`.
+
+pub mod clock;
+pub mod fetch;
+pub mod files;
+pub mod host;
+pub mod process;
+pub mod service;
+
+use std::rc::Rc;
+
+pub use clock::{Clock, Mono, Wall};
+
+/// One device: one field per ability.
+///
+/// An ability that a device may lack will be an `Option`; its actor is then not started, visibly, in the wiring.
+#[derive(Clone)]
+pub struct Board {
+    /// Time, and waiting for it.
+    pub clock: Rc<dyn clock::Clock>,
+    /// Small records, spools and large files.
+    pub files: Rc<dyn files::Files>,
+    /// Downloads and small local questions.
+    pub fetch: Rc<dyn fetch::Fetch>,
+    /// The machine server as a process.
+    pub processes: Rc<dyn process::Processes>,
+    /// The service manager above us.
+    pub service: Rc<dyn service::Service>,
+    /// Names and facts of this machine.
+    pub host: Rc<dyn host::Host>,
+}

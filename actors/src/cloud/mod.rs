@@ -1,0 +1,52 @@
+//! Talks to the fleet server: fetches the configuration, reports status, asks whether a restart is wanted, delivers log
+//! batches.
+//!
+//! Owns when to call and what an answer means for the others; the calls themselves are a port, answered by a thread
+//! that speaks gRPC-Web. A cloud that is silent, slow or wrong never holds up another actor.
+
+pub mod port;
+
+use std::rc::Rc;
+
+use api::pb::platform::app::agent::v1::DeviceAgentConfigResponse;
+
+/// A configuration as the fleet server sent it, unread.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FetchedConfig {
+    /// The answer.
+    pub response: Rc<DeviceAgentConfigResponse>,
+    /// SHA-256 of the encoded answer without its check interval: the same digest means nothing changed.
+    pub revision: [u8; 32],
+}
+
+/// How the fleet server can be reached right now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// No call has ended yet.
+    #[default]
+    Unknown,
+    /// The last call was answered.
+    Reached,
+    /// The last call got no answer; the cached configuration stays in force.
+    Unreachable,
+    /// The server answers, and does not accept who we say we are.
+    CredentialsRefused,
+    /// There is no identity to present.
+    NoIdentity,
+}
+
+/// Restarts of the machine server that an operator asked for, counted since the agent's state was created.
+///
+/// The counter is stored before the mark on the fleet server can be cleared, so that a restart asked for is neither
+/// lost nor done twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RestartsWanted(pub u64);
+
+/// The highest log batch that the fleet server keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acknowledged {
+    /// Of which spool.
+    pub spool_id: Rc<str>,
+    /// Up to and including this number.
+    pub number: u64,
+}

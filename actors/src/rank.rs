@@ -1,0 +1,37 @@
+//! Who may command whom.
+//!
+//! Commands (messages whose sender waits while the queue is full) go from a lower rank to a higher one only; everything
+//! upwards and sideways travels in channels whose senders never wait. The last rank waits for nobody, so by induction
+//! every waiting sender is served: the agent cannot lock up.
+
+/// The actors, ordered: an earlier one may command a later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Actor {
+    /// Keeps the settings in force.
+    Config,
+    /// Brings a product to its wanted version.
+    Update,
+    /// Talks to the fleet server.
+    Cloud,
+    /// Runs the machine server.
+    Server,
+    /// Delivers log lines.
+    Logs,
+}
+
+impl Actor {
+    /// Every actor, in rank order.
+    pub const ALL: [Actor; 5] = [Actor::Config, Actor::Update, Actor::Cloud, Actor::Server, Actor::Logs];
+
+    /// The name in logs and traces.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Actor::Config => "config",
+            Actor::Update => "update",
+            Actor::Cloud => "cloud",
+            Actor::Server => "server",
+            Actor::Logs => "logs",
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The machine server as a process: started in a group of its own, watched without signals, outliving the agent.
+//!
+//! Output goes into named pipes in a run folder, which the agent holds open for reading and writing, so that a server
+//! whose agent is gone never fails to write and the next agent reads what the last one did not.
+
+use std::{path::PathBuf, rc::Rc, time::Duration};
+
+use async_trait::async_trait;
+
+/// What to start.
+#[derive(Clone)]
+pub struct Launch {
+    /// The executable.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Added to, and winning over, the environment this agent inherited. Values may be secrets: no `Debug`.
+    pub environment: Vec<(String, String)>,
+    /// Its working directory.
+    pub folder: PathBuf,
+}
+
+/// Names one process of this boot without ever meaning another: numbers are reused, start times are not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ProcessId {
+    /// The process number, which is also the number of its group.
+    pub pid: u32,
+    /// When it started, in the kernel's clock ticks since boot.
+    pub start_ticks: u64,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It returned this code.
+    Code(i32),
+    /// This signal ended it.
+    Signal(i32),
+    /// It ended while it was not our child (after an adoption): nobody was told how.
+    Unknown,
+}
+
+/// Where a piece of output came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Out,
+    /// Standard error.
+    Err,
+}
+
+/// Why a process could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// The executable is missing, not executable, or for another machine.
+    #[error("could not run {}: {reason}", program.display())]
+    NotRunnable {
+        /// The executable.
+        program: PathBuf,
+        /// What the system answered.
+        reason: std::io::Error,
+    },
+    /// The pipes for its output could not be made.
+    #[error("could not make the output pipes in {}", folder.display())]
+    Pipes {
+        /// The run folder.
+        folder: PathBuf,
+        /// What the system answered.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Starting and finding processes.
+#[async_trait(?Send)]
+pub trait Processes {
+    /// Starts a process as the leader of a new group. Returns when the program runs (`exec` succeeded).
+    fn spawn(&self, launch: &Launch) -> Result<Rc<dyn Process>, SpawnError>;
+
+    /// The process an earlier agent started, if it still runs; its output is read from where that agent stopped.
+    fn adopt(&self, id: ProcessId) -> Option<Rc<dyn Process>>;
+
+    /// Ends what is left of the group of a leader that is gone: SIGTERM, then SIGKILL after `grace`. Members are only
+    /// taken for ours when they started after the leader did and before its end was seen. Returns how many there were.
+    async fn end_orphans(&self, leader: ProcessId, grace: Duration) -> usize;
+
+    /// The next piece of output of the running or last process, at most 8 KiB, whole as it was written where the
+    /// system allows. Waits while there is none. Cancel-safe. Only one caller at a time.
+    async fn output(&self) -> (Stream, Vec<u8>);
+}
+
+/// One process.
+#[async_trait(?Send)]
+pub trait Process {
+    /// Its name for the record.
+    fn id(&self) -> ProcessId;
+
+    /// Resolves when the leader has ended; again at once when asked again.
+    async fn exited(&self) -> Exit;
+
+    /// Asks it to end (SIGTERM to the leader).
+    fn terminate(&self);
+
+    /// Ends the whole group at once (SIGKILL).
+    fn kill(&self);
+}
