@@ -1,0 +1,61 @@
+# Every command that a person or a machine runs on this tree.
+#
+#   make sandbox   the main job on this machine: fleet server, agent, machine server (ARGS="--help" for more)
+#   make test      every test that needs neither root nor a network
+#   make check     formatting, lints, licences and bans
+#   make bench     speed and memory, as ratios to limits measured in the same run; appended to docs/benchmarks.md
+#   make swarm     many simulated devices with faults, and a million random configurations (SEEDS=200)
+#   make build     the programs as they are shipped, into target/
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+CARGO ?= cargo
+ARGS ?=
+SEEDS ?= 200
+
+.PHONY: help sandbox test check fmt clippy deny bench swarm build programs needs docs
+
+help:
+	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
+
+# What a plain build needs beside cargo: a C compiler and a linker, for SQLite and for the cryptography.
+needs:
+	@packaging/needs.sh
+
+# The agent is built alone, so that it links nothing that only the server or the tools want.
+programs: needs
+	$(CARGO) build --quiet --package platform-agent
+	$(CARGO) build --quiet --package fleet --package platform-cli --package test-harness --bins
+
+sandbox: programs
+	@target/debug/sandbox $(ARGS)
+
+test: programs
+	packaging/test.sh
+
+check: fmt clippy deny
+
+fmt:
+	$(CARGO) fmt --all --check
+
+clippy: needs
+	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+
+deny:
+	@command -v cargo-deny >/dev/null || { echo 'cargo-deny is missing: cargo install cargo-deny --locked' >&2; exit 1; }
+	$(CARGO) deny check bans licenses sources
+
+build: needs
+	$(CARGO) build --package platform-agent --profile device
+	$(CARGO) build --package fleet --package platform-cli --release
+
+bench: build
+	packaging/bench.sh $(ARGS)
+
+swarm: needs
+	$(CARGO) run --quiet --release --package test-harness --bin swarm -- --seeds $(SEEDS) $(ARGS)
+
+# The pages that are written from tables in the source.
+docs:
+	UPDATE_DOCS=1 $(CARGO) test --quiet --workspace -- generated

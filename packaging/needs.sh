@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Makes sure that what a build needs is there; installs it as root with apt, otherwise prints the command that does.
+set -euo pipefail
+
+missing=()
+command -v cc >/dev/null || missing+=(gcc libc6-dev)
+command -v make >/dev/null || missing+=(make)
+if [ ${#missing[@]} -gt 0 ]; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        apt-get update -qq
+        DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null
+    else
+        echo "Missing: ${missing[*]}. Install them, on Debian or Ubuntu with:" >&2
+        echo "    sudo apt-get install ${missing[*]}" >&2
+        exit 1
+    fi
+fi
+if ! command -v cargo >/dev/null; then
+    echo "Missing: the Rust toolchain, 1.95 or newer. See https://rustup.rs, or your distribution's packages." >&2
+    exit 1
+fi

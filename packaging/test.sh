@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Runs every test and ends with one line that counts them. Expects the programs to be built (`make test` does that).
+set -uo pipefail
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+cargo test --workspace --no-fail-fast 2>&1 | tee "$log" | grep -v -E '^(test .* ok|running 0 tests|)$'
+status=${PIPESTATUS[0]}
+
+awk -v status="$status" '
+    /^test result:/ { passed += $4; failed += $6; skipped += $8 }
+    /^error: could not compile/ { broken = 1 }
+    END {
+        if (status != 0 && failed == 0) failed = 1   # what did not compile or crashed counts as a failure
+        printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped
+        exit (failed > 0 || broken || passed == 0)
+    }' "$log"

@@ -1,0 +1,216 @@
+//! Options and environment variables of the agent, read into one checked value.
+//!
+//! An option on the command line wins over the environment, which wins over the configuration.
+
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+use api::brand;
+
+/// Everything that was said when the agent was started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Credentials file.
+    pub credentials: PathBuf,
+    /// Manufacturer defaults file.
+    pub defaults: PathBuf,
+    /// Folder for versions, state and queued logs.
+    pub root: PathBuf,
+    /// Debug log of the agent, whatever the configuration says.
+    pub debug: bool,
+    /// Whether to check for updates before the first start; `None` leaves it to the configuration.
+    pub wait: Option<bool>,
+    /// May run as an ordinary user and not as a service; secrets may travel over plain http.
+    pub dev_mode: bool,
+    /// How long one minute of a setting lasts. Sixty seconds, except in a test.
+    pub minute: Duration,
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Run the agent.
+    Run(Options),
+    /// Print the help text.
+    Help,
+    /// Print name and version.
+    Version,
+}
+
+/// Why the command line was not understood.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}\nTry --help.")]
+pub struct UsageError(String);
+
+/// The help text.
+#[must_use]
+pub fn help() -> String {
+    format!(
+        "\
+{agent} {version}: installs, runs, watches and updates the machine server
+
+Usage: {agent} [OPTIONS]
+
+  -c, --config FILE     credentials of this machine (default {credentials})
+      --defaults FILE   manufacturer defaults (default {defaults})
+      --root DIR        versions, state and queued logs (default {root};
+                        with --dev-mode as an ordinary user: beside the credentials file)
+  -d, --debug           debug log of the agent (also {debug}=1)
+  -w, --wait            update before the machine server is first started (also {wait}=1)
+      --dev-mode        run as an ordinary user and not as a service (also {dev_mode}=1)
+      --minute SECONDS  length of a minute in settings, for tests; only with --dev-mode
+      --version         name and version
+  -h, --help            this text
+
+Environment: {fast_start}=1 starts the machine server without waiting for an update check.
+Exit codes: 0 stopped as asked, 1 failed, 2 wrong usage, 75 another agent runs in this root, 77 needs root.
+",
+        agent = brand::AGENT,
+        version = env!("CARGO_PKG_VERSION"),
+        credentials = brand::CREDENTIALS_FILE,
+        defaults = brand::DEFAULTS_FILE,
+        root = brand::ROOT_FOLDER,
+        debug = brand::ENV_DEBUG,
+        wait = brand::ENV_WAIT,
+        dev_mode = brand::ENV_DEV_MODE,
+        fast_start = brand::ENV_FAST_START,
+    )
+}
+
+/// Reads the command line (without the program's name) and the environment. `ordinary_user` says that this process
+/// may not write to the system's folders.
+pub fn parse(
+    arguments: impl IntoIterator<Item = OsString>,
+    environment: impl Fn(&str) -> Option<OsString>,
+    ordinary_user: bool,
+) -> Result<Request, UsageError> {
+    use lexopt::prelude::{Long, Short, ValueExt as _};
+
+    let set = |name: &str| environment(name).is_some_and(|value| truthy(&value));
+    let mut credentials = PathBuf::from(brand::CREDENTIALS_FILE);
+    let mut defaults = PathBuf::from(brand::DEFAULTS_FILE);
+    let mut root = None;
+    let mut debug = set(brand::ENV_DEBUG);
+    let mut wait = None;
+    let mut dev_mode = set(brand::ENV_DEV_MODE);
+    let mut minute = None;
+
+    let mut parser = lexopt::Parser::from_args(arguments);
+    let unusable = |error: lexopt::Error| UsageError(error.to_string());
+    while let Some(argument) = parser.next().map_err(unusable)? {
+        match argument {
+            Short('c') | Long("config") => credentials = parser.value().map_err(unusable)?.into(),
+            Long("defaults") => defaults = parser.value().map_err(unusable)?.into(),
+            Long("root") => root = Some(PathBuf::from(parser.value().map_err(unusable)?)),
+            Short('d') | Long("debug") => debug = true,
+            Short('w') | Long("wait") => wait = Some(true),
+            Long("dev-mode") => dev_mode = true,
+            Long("minute") => {
+                let seconds: f64 = parser.value().map_err(unusable)?.parse().map_err(unusable)?;
+                let length = Duration::try_from_secs_f64(seconds).ok().filter(|length| !length.is_zero());
+                minute = Some(length.ok_or_else(|| UsageError("--minute needs a positive number of seconds".into()))?);
+            }
+            Long("version") => return Ok(Request::Version),
+            Short('h') | Long("help") => return Ok(Request::Help),
+            other => return Err(unusable(other.unexpected())),
+        }
+    }
+    if minute.is_some() && !dev_mode {
+        return Err(UsageError("--minute is for tests and works only with --dev-mode".into()));
+    }
+    let root = root.unwrap_or_else(|| match credentials.parent() {
+        Some(beside) if dev_mode && ordinary_user => beside.join(brand::AGENT),
+        _ => PathBuf::from(brand::ROOT_FOLDER),
+    });
+    let wait = wait
+        .or_else(|| set(brand::ENV_FAST_START).then_some(false))
+        .or_else(|| environment(brand::ENV_WAIT).map(|value| truthy(&value)));
+    let minute = minute.unwrap_or(Duration::from_secs(60));
+    Ok(Request::Run(Options { credentials, defaults, root, debug, wait, dev_mode, minute }))
+}
+
+/// Whether an environment variable says yes: anything but empty, `0`, `false`, `no` and `off`.
+fn truthy(value: &OsString) -> bool {
+    !matches!(value.to_string_lossy().trim().to_ascii_lowercase().as_str(), "" | "0" | "false" | "no" | "off")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(line: &str, environment: &[(&str, &str)]) -> Result<Request, UsageError> {
+        let look_up = |name: &str| environment.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into());
+        parse(line.split_whitespace().map(OsString::from), look_up, true)
+    }
+
+    fn options(line: &str, environment: &[(&str, &str)]) -> Options {
+        match run(line, environment) {
+            Ok(Request::Run(options)) => options,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn defaults_are_the_documented_ones() {
+        let options = options("", &[]);
+        assert_eq!(options.credentials, PathBuf::from("/etc/platform.json"));
+        assert_eq!(options.defaults, PathBuf::from("/etc/platform-defaults.json"));
+        assert_eq!(options.root, PathBuf::from("/opt/platform"));
+        assert_eq!((options.debug, options.wait, options.dev_mode), (false, None, false));
+        assert_eq!(options.minute, Duration::from_secs(60));
+    }
+
+    #[test]
+    fn an_option_wins_over_fast_start_which_wins_over_the_wait_variable() {
+        let rows: [(&str, &[(&str, &str)], Option<bool>); 6] = [
+            ("", &[], None),
+            ("--wait", &[], Some(true)),
+            ("-w", &[("PLATFORM_AGENT_FAST_START", "1")], Some(true)),
+            ("", &[("PLATFORM_AGENT_FAST_START", "1"), ("PLATFORM_AGENT_WAIT_FOR_UPDATE", "1")], Some(false)),
+            ("", &[("PLATFORM_AGENT_WAIT_FOR_UPDATE", "true")], Some(true)),
+            ("", &[("PLATFORM_AGENT_WAIT_FOR_UPDATE", "0")], Some(false)),
+        ];
+        for (line, environment, wait) in rows {
+            assert_eq!(options(line, environment).wait, wait, "{line} {environment:?}");
+        }
+    }
+
+    #[test]
+    fn short_and_long_forms_and_the_environment_say_the_same() {
+        assert!(options("-d", &[]).debug && options("--debug", &[]).debug);
+        assert!(options("", &[("PLATFORM_AGENT_DEBUG", "1")]).debug);
+        assert!(options("", &[("PLATFORM_AGENT_DEVMODE", "1")]).dev_mode);
+        assert_eq!(options("-c /a/b.json", &[]).credentials, options("--config=/a/b.json", &[]).credentials);
+        assert_eq!(options("--dev-mode -c /a/b.json", &[]).root, PathBuf::from("/a/platform-agent"));
+        assert_eq!(options("--dev-mode --minute 0.5", &[]).minute, Duration::from_millis(500));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_named() {
+        let rows = [
+            ("--fast", "--fast"),
+            ("extra", "extra"),
+            ("--config", "--config"),
+            ("--minute 1", "--dev-mode"),
+            ("--dev-mode --minute none", "none"),
+            ("--dev-mode --minute 0", "positive"),
+        ];
+        for (line, named) in rows {
+            let error = run(line, &[]).expect_err(line).to_string();
+            assert!(error.contains(named), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn help_names_every_option_and_variable() {
+        let text = help();
+        for word in ["-c, --config", "--defaults", "-d, --debug", "-w, --wait", "-h, --help", "--version", "--dev-mode"] {
+            assert!(text.contains(word), "{word}");
+        }
+        for word in ["PLATFORM_AGENT_DEBUG", "PLATFORM_AGENT_WAIT_FOR_UPDATE", "PLATFORM_AGENT_DEVMODE"] {
+            assert!(text.contains(word), "{word}");
+        }
+        assert!(text.contains("PLATFORM_AGENT_FAST_START"));
+        assert_eq!(run("--help --nonsense", &[]), Ok(Request::Help));
+        assert_eq!(run("--version", &[]), Ok(Request::Version));
+    }
+}

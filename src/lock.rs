@@ -1,0 +1,66 @@
+//! One agent per root folder.
+//!
+//! An advisory lock that the kernel drops with the process, so that no stale file ever keeps an agent from starting.
+//! The file names its owner for whoever is refused.
+
+use std::{
+    fs::{File, OpenOptions, TryLockError},
+    io::{self, Read as _, Seek as _, Write as _},
+    path::Path,
+};
+
+/// Bytes of the owner's name that are read back.
+const OWNER_BYTES_MAX: u64 = 64;
+
+/// Held as long as the agent lives.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+/// Why the root folder could not be taken.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another agent has it.
+    #[error("another agent runs in {root}: {owner}. Stop it first, or give this one another --root")]
+    Held {
+        /// The root folder.
+        root: String,
+        /// "process 123", or that it did not say.
+        owner: String,
+    },
+    /// The folder or the file cannot be used.
+    #[error("cannot use {root} as root folder: {source}")]
+    Unusable {
+        /// The root folder.
+        root: String,
+        /// What the system answered.
+        source: io::Error,
+    },
+}
+
+/// Takes the root folder for this process.
+pub fn take(root: &Path) -> Result<Lock, LockError> {
+    let unusable = |source| LockError::Unusable { root: root.display().to_string(), source };
+    std::fs::create_dir_all(root).map_err(unusable)?;
+    let path = root.join("agent.lock");
+    let mut file =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(unusable)?;
+    match file.try_lock() {
+        Ok(()) => {
+            file.set_len(0).map_err(unusable)?;
+            write!(file, "process {}", std::process::id()).map_err(unusable)?;
+            Ok(Lock { _file: file })
+        }
+        Err(TryLockError::WouldBlock) => {
+            let mut owner = String::new();
+            let _ = file.rewind();
+            let _ = file.take(OWNER_BYTES_MAX).read_to_string(&mut owner);
+            if owner.is_empty() {
+                owner.push_str("it has not said which process it is");
+            }
+            Err(LockError::Held { root: root.display().to_string(), owner })
+        }
+        Err(TryLockError::Error(source)) => Err(unusable(source)),
+    }
+}
