@@ -27,11 +27,45 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     fs::write(out.join("descriptors.bin"), prost::Message::encode_to_vec(&descriptors))?;
     prost_build::Config::new()
         .bytes([".platform.app.v1.UploadModuleFileRequest.file"])
+        .service_generator(Box::new(Methods))
         .include_file("contract.rs")
         .compile_fds(descriptors)?;
 
     fs::write(out.join("brand.rs"), brand(&env::var("PLATFORM_BRAND").unwrap_or_else(|_| "platform".into()))?)?;
     Ok(())
+}
+
+/// Writes one constant per operation, in a module named after its service, beside the messages of its package.
+struct Methods;
+
+impl prost_build::ServiceGenerator for Methods {
+    fn generate(&mut self, service: prost_build::Service, code: &mut String) {
+        let module = service.name.chars().enumerate().fold(String::new(), |mut name, (at, letter)| {
+            if letter.is_uppercase() && at > 0 {
+                name.push('_');
+            }
+            name.extend(letter.to_lowercase());
+            name
+        });
+        // `MLTrainingService` would become `m_l_training_service`.
+        let module = module.replace("m_l_", "ml_");
+        *code += &format!("pub mod {module} {{\n");
+        for method in service.methods {
+            let kind = match (method.client_streaming, method.server_streaming) {
+                (false, false) => "Unary",
+                (false, true) => "ServerStream",
+                (true, false) => "ClientStream",
+                (true, true) => unreachable!("{}: no operation of the contract streams both ways", method.proto_name),
+            };
+            let constant = method.name.to_uppercase();
+            let path = format!("/{}.{}/{}", service.package, service.proto_name, method.proto_name);
+            *code += &format!(
+                "    pub const {constant}: crate::method::{kind}<super::{}, super::{}> = crate::method::{kind}::at({path:?});\n",
+                method.input_type, method.output_type,
+            );
+        }
+        *code += "}\n";
+    }
 }
 
 /// The constants that carry the vendor's name, from that name.

@@ -9,6 +9,7 @@ pub mod brand;
 pub mod client;
 pub mod device_config;
 pub mod json;
+pub mod method;
 pub mod pb;
 pub mod secret;
 

@@ -1,0 +1,136 @@
+//! Whether calls go through a proxy, decided once from the environment.
+//!
+//! The HTTP client's own reading takes the first variable it finds whatever the scheme, and ignores what it cannot parse:
+//! traffic would then leave by a way nobody chose. Here the scheme chooses the variable, this machine itself is never
+//! asked for through a proxy, and a value that cannot be used is an error.
+
+use std::net::IpAddr;
+
+use super::address::Address;
+
+/// Which way calls take.
+#[derive(Clone, Debug, Default)]
+pub enum ProxyChoice {
+    /// `HTTPS_PROXY` or `HTTP_PROXY` by the server's scheme, else `ALL_PROXY`; not for hosts in `NO_PROXY`.
+    #[default]
+    Environment,
+    /// Straight to the server.
+    Direct,
+}
+
+/// A proxy that cannot be used. The value is not repeated: it may contain a password.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the proxy in the environment variable {variable} cannot be used; it must look like http://proxy.example.com:3128"
+)]
+pub struct ProxyError {
+    /// Which variable.
+    pub variable: String,
+}
+
+impl ProxyChoice {
+    pub(super) fn resolve(
+        &self,
+        server: &Address,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<ureq::Proxy>, ProxyError> {
+        if matches!(self, Self::Direct) || server.is_loopback() {
+            return Ok(None);
+        }
+        let set = |name: &str| {
+            let lower = name.to_ascii_lowercase();
+            [lower.as_str(), name].iter().find_map(|name| {
+                environment(name).filter(|value| !value.trim().is_empty()).map(|value| ((*name).to_owned(), value))
+            })
+        };
+        let by_scheme = if server.is_encrypted() { "HTTPS_PROXY" } else { "HTTP_PROXY" };
+        let Some((variable, value)) = set(by_scheme).or_else(|| set("ALL_PROXY")) else { return Ok(None) };
+        if set("NO_PROXY").is_some_and(|(_, list)| is_exempt(server.host(), &list)) {
+            return Ok(None);
+        }
+        match ureq::Proxy::new(value.trim()) {
+            Ok(proxy) if matches!(proxy.protocol(), ureq::ProxyProtocol::Http | ureq::ProxyProtocol::Https) => {
+                Ok(Some(proxy))
+            }
+            // SOCKS is not built in.
+            _ => Err(ProxyError { variable }),
+        }
+    }
+}
+
+/// The usual reading of `NO_PROXY`: `*`, names with everything below them, IP addresses and networks.
+fn is_exempt(host: &str, list: &str) -> bool {
+    let host = host.to_ascii_lowercase();
+    list.split(',').map(|entry| entry.trim().to_ascii_lowercase()).filter(|entry| !entry.is_empty()).any(|entry| {
+        if entry == "*" {
+            return true;
+        }
+        if let (Ok(ip), Some((network, bits))) = (host.parse(), entry.split_once('/')) {
+            return network.parse().is_ok_and(|network| bits.parse().is_ok_and(|bits| contains(network, bits, ip)));
+        }
+        let name = entry.trim_start_matches("*.").trim_start_matches('.');
+        host == name || host.strip_suffix(name).is_some_and(|front| front.ends_with('.'))
+    })
+}
+
+fn contains(network: IpAddr, bits: u32, ip: IpAddr) -> bool {
+    match (network, ip) {
+        (IpAddr::V4(network), IpAddr::V4(ip)) if bits <= 32 => {
+            let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
+            network.to_bits() & mask == ip.to_bits() & mask
+        }
+        (IpAddr::V6(network), IpAddr::V6(ip)) if bits <= 128 => {
+            let mask = u128::MAX.checked_shl(128 - bits).unwrap_or(0);
+            network.to_bits() & mask == ip.to_bits() & mask
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices() {
+        let table: [(&str, &str, &[(&str, &str)], Result<Option<&str>, &str>); 14] = [
+            ("nothing set", "https://f.example", &[], Ok(None)),
+            ("https", "https://f.example", &[("HTTPS_PROXY", "http://p:1")], Ok(Some("p"))),
+            (
+                "lower case wins",
+                "https://f.example",
+                &[("HTTPS_PROXY", "http://p:1"), ("https_proxy", "http://q:1")],
+                Ok(Some("q")),
+            ),
+            ("other scheme's variable", "http://f.example", &[("HTTPS_PROXY", "http://p:1")], Ok(None)),
+            ("http", "http://f.example", &[("http_proxy", "p:1")], Ok(Some("p"))),
+            ("all", "http://f.example", &[("ALL_PROXY", "http://p:1")], Ok(Some("p"))),
+            ("empty is unset", "http://f.example", &[("http_proxy", "")], Ok(None)),
+            ("this machine", "http://127.0.0.1:8080", &[("http_proxy", "p:1")], Ok(None)),
+            ("exempt", "https://f.example", &[("HTTPS_PROXY", "p:1"), ("NO_PROXY", "a, .example")], Ok(None)),
+            ("exempt network", "https://10.1.2.3", &[("HTTPS_PROXY", "p:1"), ("NO_PROXY", "10.0.0.0/8")], Ok(None)),
+            (
+                "another network",
+                "https://11.1.2.3",
+                &[("HTTPS_PROXY", "p:1"), ("NO_PROXY", "10.0.0.0/8")],
+                Ok(Some("p")),
+            ),
+            (
+                "not a suffix of labels",
+                "https://xf.example",
+                &[("HTTPS_PROXY", "p:1"), ("NO_PROXY", "f.example")],
+                Ok(Some("p")),
+            ),
+            ("garbage", "https://f.example", &[("HTTPS_PROXY", "::::")], Err("HTTPS_PROXY")),
+            ("socks", "https://f.example", &[("HTTPS_PROXY", "socks5://p:1")], Err("HTTPS_PROXY")),
+        ];
+        for (case, server, environment, expected) in table {
+            let look =
+                |name: &str| environment.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned());
+            let chosen = ProxyChoice::Environment.resolve(&server.parse().unwrap(), look);
+            let chosen =
+                chosen.as_ref().map(|proxy| proxy.as_ref().map(|proxy| proxy.host())).map_err(|e| e.variable.as_str());
+            assert_eq!(chosen, expected, "{case}");
+        }
+    }
+}
