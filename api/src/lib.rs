@@ -11,6 +11,7 @@ pub mod device_config;
 pub mod json;
 pub mod method;
 pub mod pb;
+pub mod releases;
 pub mod secret;
 
 pub use secret::Secret;
