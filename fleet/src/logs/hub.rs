@@ -1,0 +1,193 @@
+//! The hub: who follows which part, and one bounded ring of recent entries for each part that is followed.
+//!
+//! Taking logs in never waits for a reader. A reader that falls behind the ring is told how many lines it missed and
+//! goes on with what is there. A part that nobody follows costs one look into a map; dropping a [`Follower`] frees
+//! everything it held. Never yields an empty batch: a client would take it for the end.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use api::pb::platform::common::v1::LogEntry;
+use prost::Message as _;
+use tokio::sync::Notify;
+
+use super::{block, query::Wanted};
+use crate::{clock::Millis, clock::timestamp, refusal::Refusal};
+
+/// Lines kept for slow readers of one part: ten of the device's batches.
+const RING_MAX_LINES: usize = 1_000;
+/// The same in bytes, because a line may be long.
+const RING_MAX_BYTES: usize = 1 << 20;
+/// Lines in one message to a reader.
+const BATCH_MAX_LINES: usize = 100;
+/// Readers of one part: a team that looks at an accident together.
+const FOLLOWERS_PER_PART_MAX: usize = 64;
+
+/// Who follows which part.
+#[derive(Default, Clone)]
+pub struct Hub {
+    parts: Arc<Mutex<HashMap<String, Arc<Watched>>>>,
+}
+
+/// A part that somebody follows.
+struct Watched {
+    ring: Mutex<Ring>,
+    arrived: Notify,
+}
+
+#[derive(Default)]
+struct Ring {
+    lines: VecDeque<(Arc<LogEntry>, usize)>,
+    bytes: usize,
+    /// The number of the next line; the oldest in the ring has this minus their count.
+    next: u64,
+    followers: usize,
+}
+
+/// One reader. Dropping it ends its share of the hub.
+pub struct Follower {
+    hub: Hub,
+    part_id: String,
+    watched: Arc<Watched>,
+    wanted: Wanted,
+    next: u64,
+}
+
+/// What a reader is given: at least one line, or at least one missed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Batch {
+    /// Lines that came and went before this reader was here for them; told as an entry of its own.
+    pub missed: u64,
+    /// Lines in the order of their arrival.
+    pub lines: Vec<LogEntry>,
+}
+
+impl Hub {
+    /// Whether a copy of new entries is of use to anybody.
+    pub fn is_watched(&self, part_id: &str) -> bool {
+        held(&self.parts).contains_key(part_id)
+    }
+
+    /// Shows entries to the part's followers.
+    pub fn publish(&self, part_id: &str, entries: Vec<LogEntry>) {
+        if entries.is_empty() {
+            return;
+        }
+        let Some(watched) = held(&self.parts).get(part_id).cloned() else { return };
+        let mut ring = held(&watched.ring);
+        entries.into_iter().for_each(|entry| ring.push(entry));
+        drop(ring);
+        watched.arrived.notify_waiters();
+    }
+
+    /// Follows a part from now on.
+    pub fn follow(&self, part_id: &str, wanted: Wanted) -> Result<Follower, Refusal> {
+        let mut parts = held(&self.parts);
+        let watched = parts
+            .entry(part_id.to_owned())
+            .or_insert_with(|| Arc::new(Watched { ring: Mutex::default(), arrived: Notify::new() }));
+        let mut ring = held(&watched.ring);
+        if ring.followers >= FOLLOWERS_PER_PART_MAX {
+            return Err(Refusal::exhausted(format!(
+                "{FOLLOWERS_PER_PART_MAX} readers follow this part already: close one of them"
+            )));
+        }
+        ring.followers += 1;
+        let next = ring.next;
+        drop(ring);
+        Ok(Follower { hub: self.clone(), part_id: part_id.to_owned(), watched: watched.clone(), wanted, next })
+    }
+
+    /// Parts that are followed now; for the metrics.
+    pub fn watched_parts(&self) -> usize {
+        held(&self.parts).len()
+    }
+}
+
+impl Ring {
+    fn push(&mut self, entry: LogEntry) {
+        let bytes = entry.encoded_len();
+        self.lines.push_back((Arc::new(entry), bytes));
+        self.bytes += bytes;
+        self.next += 1;
+        // The newest line always stays, however long it is.
+        while self.lines.len() > RING_MAX_LINES || (self.bytes > RING_MAX_BYTES && self.lines.len() > 1) {
+            if let Some((_, bytes)) = self.lines.pop_front() {
+                self.bytes -= bytes;
+            }
+        }
+    }
+
+    /// The next lines from number `from` on that are wanted: what was missed, the lines, and where to go on.
+    fn take(&self, from: u64, wanted: &Wanted) -> (u64, Vec<Arc<LogEntry>>, u64) {
+        let oldest = self.next - self.lines.len() as u64;
+        let start = from.max(oldest);
+        let mut lines = Vec::new();
+        let mut number = start;
+        for (line, _) in self.lines.iter().skip((start - oldest) as usize) {
+            number += 1;
+            if wanted.admits(line) {
+                lines.push(line.clone());
+            }
+            if lines.len() == BATCH_MAX_LINES {
+                break;
+            }
+        }
+        (start - from, lines, number)
+    }
+}
+
+impl Follower {
+    /// Waits for lines that this reader wants.
+    pub async fn next(&mut self) -> Batch {
+        let watched = self.watched.clone();
+        loop {
+            // Registered before looking: a line that arrives in between is not slept through.
+            let arrived = watched.arrived.notified();
+            tokio::pin!(arrived);
+            arrived.as_mut().enable();
+            let (missed, lines, next) = held(&watched.ring).take(self.next, &self.wanted);
+            self.next = next;
+            if missed > 0 || !lines.is_empty() {
+                return Batch { missed, lines: lines.iter().map(|line| block::shown(LogEntry::clone(line))).collect() };
+            }
+            arrived.await;
+        }
+    }
+}
+
+impl Batch {
+    /// What is sent: the lines, and before them, where some were missed, an entry that says so.
+    pub fn into_entries(self, now: Millis) -> Vec<LogEntry> {
+        let mut entries = Vec::with_capacity(self.lines.len() + 1);
+        if self.missed > 0 {
+            entries.push(block::shown(LogEntry {
+                level: "warn".into(),
+                time: Some(timestamp(now)),
+                logger_name: "fleet.tail".into(),
+                message: format!("{} lines missed: this reader is slower than the part writes", self.missed),
+                ..LogEntry::default()
+            }));
+        }
+        entries.extend(self.lines);
+        entries
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let mut parts = held(&self.hub.parts);
+        let mut ring = held(&self.watched.ring);
+        ring.followers -= 1;
+        if ring.followers == 0 {
+            parts.remove(&self.part_id);
+        }
+    }
+}
+
+/// Nothing in here can be left half-done by a panic, so a poisoned lock is as good as any.
+fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,80 @@
+//! How long logs stay: by age, by size per part, by size altogether; whichever is reached first.
+//!
+//! Decides what has to go; deletes in small steps, so that the writer thread is never held long.
+
+use std::{sync::Arc, time::Duration};
+
+use super::Logs;
+use crate::{
+    clock::{Clock, Millis},
+    store::{Db, DbError, logs as store},
+};
+
+/// How much is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Since arrival: a device's clock may be anywhere.
+    pub age: Duration,
+    /// Of one part.
+    pub bytes_per_part: i64,
+    /// Of all parts.
+    pub bytes: i64,
+}
+
+impl Default for Limits {
+    /// A month; about half a million ordinary lines of one part; what a small server's disk has to spare.
+    fn default() -> Self {
+        Self { age: Duration::from_secs(30 * 86_400), bytes_per_part: 64 << 20, bytes: 4 << 30 }
+    }
+}
+
+/// How often it is looked at what has to go.
+const EVERY: Duration = Duration::from_secs(60);
+/// Spools remembered for one part: a device makes a new one only when its disk was wiped.
+pub const SOURCES_PER_PART_MAX: i64 = 16;
+
+/// What was deleted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// Blocks that were too old.
+    pub aged: usize,
+    /// Blocks that were too many.
+    pub over_size: usize,
+}
+
+/// Prunes for ever; the task ends when it is dropped. A failure is logged and tried again a minute later.
+pub async fn keep_pruned(logs: Arc<Logs>, clock: Arc<Clock>) {
+    loop {
+        match logs.prune(clock.now()).await {
+            Ok(Pruned { aged: 0, over_size: 0 }) => {}
+            Ok(Pruned { aged, over_size }) => tracing::info!(aged, over_size, "deleted old blocks of log entries"),
+            Err(DbError::Closed) => return,
+            Err(cause) => tracing::error!(%cause, "could not delete old log entries; trying again in a minute"),
+        }
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+pub(super) async fn prune(db: &Db, limits: &Limits, now: Millis) -> Result<Pruned, DbError> {
+    let age = Millis::try_from(limits.age.as_millis()).unwrap_or(Millis::MAX);
+    let mut pruned = Pruned::default();
+    let oldest = now.saturating_sub(age);
+    while let deleted @ 1.. = store::delete_arrived_before(db, oldest).await? {
+        pruned.aged += deleted;
+    }
+    store::forget_sources(db, oldest, SOURCES_PER_PART_MAX).await?;
+    let sizes = store::sizes(db).await?;
+    let mut total: i64 = sizes.iter().map(|(_, bytes)| bytes).sum();
+    for (part_id, bytes) in sizes {
+        let excess = bytes - limits.bytes_per_part;
+        if excess > 0 {
+            let (deleted, freed) = store::delete_oldest(db, Some(part_id), excess).await?;
+            pruned.over_size += deleted;
+            total -= freed;
+        }
+    }
+    if total > limits.bytes {
+        pruned.over_size += store::delete_oldest(db, None, total - limits.bytes).await?.0;
+    }
+    Ok(pruned)
+}

@@ -1,0 +1,394 @@
+//! Rows for what a reader may ask, and the log database in a temporary folder.
+
+use api::pb::platform::{
+    app::v1::{GetRobotPartLogsRequest, LogOrder},
+    common::v1::LogEntry,
+};
+use tempfile::TempDir;
+
+use super::{
+    block::{self, BLOCK_MAX_BYTES, BLOCK_SPAN_MAX, TEXT_MAX_BYTES},
+    level::Levels,
+    query::{Page, Query, Wanted},
+    retention::{Limits, Pruned},
+    *,
+};
+use crate::{
+    clock::timestamp,
+    store::{Db, Durability, Migration},
+};
+
+const NOW: Millis = 1_800_000_000_000;
+const TABLES: Migration =
+    Migration { number: 1, name: "blocks", sql: include_str!("../../migrations/logs/0001_blocks.sql") };
+
+fn logs_with(limits: Limits) -> (TempDir, Logs) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let db = Db::open(&folder.path().join("logs.db"), &[TABLES], Durability::ProcessDeath).expect("opens");
+    (folder, Logs::new(db, limits))
+}
+
+fn entry(at: Millis, level: &str, message: &str) -> LogEntry {
+    LogEntry { time: Some(timestamp(at)), level: level.into(), message: message.into(), ..LogEntry::default() }
+}
+
+fn spool(number: i64) -> Source {
+    Source::Spool { id: "spool".into(), number }
+}
+
+fn ask(change: impl FnOnce(&mut GetRobotPartLogsRequest)) -> GetRobotPartLogsRequest {
+    let mut request = GetRobotPartLogsRequest { id: "p".into(), ..Default::default() };
+    change(&mut request);
+    request
+}
+
+fn messages(page: &Page) -> Vec<&str> {
+    page.entries.iter().map(|entry| entry.message.as_str()).collect()
+}
+
+async fn page(logs: &Logs, request: &GetRobotPartLogsRequest) -> Page {
+    logs.page("p", Query::read(request, NOW).expect("a good question")).await.expect("a page")
+}
+
+/// Every entry, page by page, as a client gathers them.
+async fn all(logs: &Logs, mut request: GetRobotPartLogsRequest) -> Vec<LogEntry> {
+    let mut gathered = Vec::new();
+    loop {
+        let page = page(logs, &request).await;
+        assert!(page.next.is_empty() || !page.entries.is_empty(), "a token beside an empty page");
+        gathered.extend(page.entries);
+        if page.next.is_empty() {
+            return gathered;
+        }
+        request.page_token = Some(page.next);
+    }
+}
+
+#[tokio::test]
+async fn newest_first_unless_asked_otherwise() {
+    let (_folder, logs) = logs_with(Limits::default());
+    let batch = vec![entry(NOW - 3, "info", "one"), entry(NOW - 2, "info", "two"), entry(NOW - 2, "info", "three")];
+    logs.take("p", spool(1), batch, NOW).await.expect("taken");
+    logs.take("p", spool(2), vec![entry(NOW - 1, "info", "four")], NOW).await.expect("taken");
+    logs.take("other", spool(1), vec![entry(NOW, "info", "elsewhere")], NOW).await.expect("taken");
+
+    assert_eq!(messages(&page(&logs, &ask(|_| {})).await), ["four", "three", "two", "one"]);
+    let rising = ask(|request| request.order = Some(LogOrder::Ascending.into()));
+    assert_eq!(messages(&page(&logs, &rising).await), ["one", "two", "three", "four"]);
+    let empty = logs.page("nobody", Query::read(&ask(|_| {}), NOW).expect("good")).await.expect("a page");
+    assert_eq!(empty, Page { entries: vec![], next: String::new() });
+}
+
+#[tokio::test]
+async fn what_comes_late_is_put_where_its_time_says() {
+    let (_folder, logs) = logs_with(Limits::default());
+    let mut expected = Vec::new();
+    for batch in 0..20i64 {
+        // Batches that overlap each other, jump back by hours, and are not sorted themselves.
+        let entries: Vec<_> = (0..30i64)
+            .map(|line| {
+                let at = NOW - (batch * 7_919 % 20) * 600_000 - (line * 31 % 30) * 90_000;
+                entry(at, "info", &format!("{at} {batch:02} {line:02}"))
+            })
+            .collect();
+        expected.extend(entries.clone());
+        logs.take("p", spool(batch + 1), entries, NOW).await.expect("taken");
+    }
+    expected.sort_by_key(block::time_of);
+    let times = |entries: &[LogEntry]| entries.iter().map(block::time_of).collect::<Vec<_>>();
+    for limit in [1, 7, 100, 1000] {
+        let rising = ask(|request| (request.order, request.limit) = (Some(LogOrder::Ascending.into()), Some(limit)));
+        let up = all(&logs, rising).await;
+        let down = all(&logs, ask(|request| request.limit = Some(limit))).await;
+        assert_eq!(times(&up), times(&expected), "pages of {limit}");
+        assert_eq!(up.iter().rev().cloned().collect::<Vec<_>>(), down, "pages of {limit}: both ways the same");
+        let mut seen: Vec<_> = up.iter().map(|entry| entry.message.clone()).collect();
+        seen.sort();
+        seen.dedup();
+        assert_eq!(seen.len(), 600, "pages of {limit}: nothing lost or repeated");
+    }
+}
+
+#[tokio::test]
+async fn a_page_token_stays_true_while_entries_arrive() {
+    let (_folder, logs) = logs_with(Limits::default());
+    let lines = |from: i64| (from..from + 10).map(|n| entry(NOW - 1000 + n, "info", &n.to_string())).collect();
+    logs.take("p", spool(1), lines(0), NOW).await.expect("taken");
+    let first = page(&logs, &ask(|request| request.limit = Some(4))).await;
+    assert_eq!(messages(&first), ["9", "8", "7", "6"]);
+    logs.take("p", spool(2), lines(10), NOW).await.expect("taken");
+    let second =
+        page(&logs, &ask(|request| (request.limit, request.page_token) = (Some(6), Some(first.next.clone())))).await;
+    assert_eq!(messages(&second), ["5", "4", "3", "2", "1", "0"]);
+    assert_eq!(second.next, "", "the last page has no token, even when it is exactly full");
+}
+
+#[test]
+fn a_token_belongs_to_its_part_and_filter() {
+    let first = Query::read(&ask(|_| {}), NOW).expect("good");
+    let token = first.token(order::Place { at: 1, block: 2, index: 3 });
+    let with = |change: fn(&mut GetRobotPartLogsRequest)| {
+        let request = ask(|request| {
+            request.page_token = Some(token.clone());
+            change(request);
+        });
+        Query::read(&request, NOW).is_ok()
+    };
+    assert!(with(|_| {}));
+    assert!(with(|request| request.limit = Some(7)), "the size of a page may change");
+    assert!(with(|request| request.filter = Some(String::new())), "an empty filter is none");
+    assert!(!with(|request| request.id = "q".into()));
+    assert!(!with(|request| request.filter = Some("x".into())));
+    assert!(!with(|request| request.levels = vec!["error".into()]));
+    assert!(!with(|request| request.order = Some(LogOrder::Ascending.into())));
+    assert!(!with(|request| request.range = Some("1h".into())));
+    for garbage in ["x", "1.2.3", "1.2.3.4", "1.2.x.4", &format!("{token}0"), "999999999999999999999.1.1.1"] {
+        assert!(Query::read(&ask(|request| request.page_token = Some(garbage.into())), NOW).is_err(), "{garbage}");
+    }
+}
+
+#[test]
+fn questions() {
+    let at = |millis| Some(timestamp(millis));
+    type Row = (&'static str, GetRobotPartLogsRequest, Option<(Millis, Millis)>);
+    let table: [Row; 16] = [
+        // case              request                                                                    from .. to
+        ("all of time", ask(|_| {}), Some((Millis::MIN, Millis::MAX))),
+        ("from", ask(|r| r.start = at(5)), Some((5, Millis::MAX))),
+        ("to", ask(|r| r.end = at(5)), Some((Millis::MIN, 5))),
+        ("both", ask(|r| (r.start, r.end) = (at(5), at(5))), Some((5, 5))),
+        ("the wrong way round", ask(|r| (r.start, r.end) = (at(6), at(5))), None),
+        ("a while from", ask(|r| (r.start, r.range) = (at(5), Some("10m".into()))), Some((5, 600_005))),
+        ("a while up to", ask(|r| (r.end, r.range) = (at(5_000), Some("3s".into()))), Some((2_000, 5_000))),
+        ("a while until now", ask(|r| r.range = Some("10d".into())), Some((NOW - 864_000_000, Millis::MAX))),
+        ("composed", ask(|r| r.range = Some("1h30m".into())), Some((NOW - 5_400_000, Millis::MAX))),
+        ("three of them", ask(|r| (r.start, r.end, r.range) = (at(1), at(2), Some("1s".into()))), None),
+        ("no unit", ask(|r| r.range = Some("10".into())), None),
+        ("a word", ask(|r| r.range = Some("soon".into())), None),
+        ("nothing", ask(|r| r.range = Some("0s".into())), None),
+        ("too long to count", ask(|r| r.range = Some("99999999999999999999d".into())), None),
+        ("negative", ask(|r| r.limit = Some(-1)), None),
+        ("unknown order", ask(|r| r.order = Some(7)), None),
+    ];
+    for (case, request, span) in table {
+        let read = Query::read(&request, NOW).ok().map(|query| (query.wanted.from, query.wanted.to));
+        assert_eq!(read, span, "{case}");
+    }
+}
+
+#[test]
+fn filters() {
+    let table = [
+        // case                     levels              errors only  filter       entry                            wanted
+        ("no question", vec![], false, "", ("info", "x"), true),
+        ("a level", vec!["error"], false, "", ("error", "x"), true),
+        ("in any case", vec!["ERROR"], false, "", ("Error", "x"), true),
+        ("another level", vec!["error"], false, "", ("info", "x"), false),
+        ("warn is warning", vec!["warn"], false, "", ("WARNING", "x"), true),
+        ("a level of its own", vec!["notice"], false, "", ("Notice", "x"), true),
+        ("another of its own", vec!["notice"], false, "", ("hint", "x"), false),
+        ("no level is none", vec![""], false, "", ("info", "x"), true),
+        ("errors only: error", vec![], true, "", ("ERROR", "x"), true),
+        ("errors only: fatal", vec![], true, "", ("fatal", "x"), true),
+        ("errors only: panic", vec![], true, "", ("Panic", "x"), true),
+        ("errors only: warn", vec![], true, "", ("warn", "x"), false),
+        ("levels win", vec!["info"], true, "", ("info", "x"), true),
+        ("part of the message", vec![], false, "eep", ("info", "Deep sleep"), true),
+        ("whatever case", vec![], false, "dEEP", ("info", "Deep sleep"), true),
+        ("beyond ASCII", vec![], false, "größe", ("info", "GRÖSSE or GRÖßE"), true),
+        ("not there", vec![], false, "deeper", ("info", "Deep sleep"), false),
+        ("a sign of SQL", vec![], false, "%", ("info", "Deep sleep"), false),
+        ("longer than the message", vec![], false, "long", ("info", "lo"), false),
+    ];
+    for (case, levels, errors_only, filter, (level, message), wanted) in table {
+        let levels: Vec<String> = levels.into_iter().map(str::to_owned).collect();
+        let question = Wanted::new(&levels, errors_only, Some(filter)).expect("good");
+        assert_eq!(question.admits(&entry(0, level, message)), wanted, "{case}");
+    }
+    assert!(Wanted::new(&[], false, Some(&"x".repeat(1025))).is_err());
+}
+
+#[tokio::test]
+async fn a_rare_line_is_found_among_very_many() {
+    let (_folder, logs) = logs_with(Limits::default());
+    for number in 0..300i64 {
+        let mut lines: Vec<_> =
+            (0..20).map(|line| entry(NOW - 1_000_000 + number * 100 + line, "info", "common")).collect();
+        if number % 100 == 50 {
+            lines.push(entry(NOW - 1_000_000 + number * 100 + 50, "error", "RARE"));
+        }
+        logs.take("p", spool(number + 1), lines, NOW).await.expect("taken");
+    }
+    let rare = all(&logs, ask(|request| (request.filter, request.limit) = (Some("rare".into()), Some(2)))).await;
+    assert_eq!(rare.len(), 3);
+    let errors = all(&logs, ask(|request| (request.levels, request.limit) = (vec!["error".into()], Some(1)))).await;
+    assert_eq!(errors, rare);
+    let span = |r: &mut GetRobotPartLogsRequest| {
+        (r.start, r.end) = (Some(timestamp(NOW - 1_000_000 + 100)), Some(timestamp(NOW - 1_000_000 + 5_050)));
+    };
+    assert_eq!(all(&logs, ask(span)).await.len(), 49 * 20 + 20 + 1, "both ends are included");
+}
+
+#[tokio::test]
+async fn a_repeat_is_acknowledged_and_dropped() {
+    let (_folder, logs) = logs_with(Limits::default());
+    let line = |text: &str| vec![entry(NOW, "info", text)];
+    let take = async |source, text: &str| logs.take("p", source, line(text), NOW).await.expect("taken");
+
+    assert_eq!(take(spool(1), "a").await, Taken { acknowledged: 1, repeat: false });
+    assert_eq!(take(spool(2), "b").await, Taken { acknowledged: 2, repeat: false });
+    assert_eq!(take(spool(2), "b").await, Taken { acknowledged: 2, repeat: true });
+    assert_eq!(take(spool(1), "a").await, Taken { acknowledged: 2, repeat: true });
+    let new_spool = Source::Spool { id: "after the disk was wiped".into(), number: 1 };
+    assert_eq!(take(new_spool, "c").await, Taken { acknowledged: 1, repeat: false });
+    assert_eq!(take(Source::Unnumbered, "d").await, Taken { acknowledged: 0, repeat: false });
+    assert_eq!(take(Source::Unnumbered, "d").await, Taken { acknowledged: 0, repeat: true });
+    assert_eq!(take(Source::Unnumbered, "e").await, Taken { acknowledged: 0, repeat: false });
+    assert_eq!(take(Source::Unnumbered, "d").await, Taken { acknowledged: 0, repeat: false });
+    let rising = ask(|request| request.order = Some(LogOrder::Ascending.into()));
+    assert_eq!(messages(&page(&logs, &rising).await), ["a", "b", "c", "d", "e", "d"]);
+}
+
+#[tokio::test]
+async fn one_statement_per_batch_and_source() {
+    let (_folder, logs) = logs_with(Limits::default());
+    let lines: Vec<_> = (0..100).map(|n| entry(NOW + n, "info", "a line of an ordinary length")).collect();
+    let before = logs.db.counted();
+    logs.take("p", spool(1), lines, NOW).await.expect("taken");
+    let after = logs.db.counted();
+    assert_eq!((after.writes - before.writes, after.commits - before.commits), (2, 1));
+}
+
+#[test]
+fn entries_are_made_fit() {
+    let long = "ä".repeat(TEXT_MAX_BYTES);
+    let mut bad = entry(0, "info", &long);
+    bad.time = Some(prost_types::Timestamp { seconds: i64::MAX, nanos: -1 });
+    bad.fields = vec![prost_types::Struct::default(); 100];
+    let timeless = LogEntry { message: "x".into(), ..LogEntry::default() };
+    let late = entry(NOW + 5, "info", "late");
+    let fit = block::accept(vec![late, bad, timeless], NOW);
+    assert!(
+        fit[0].message.len() <= TEXT_MAX_BYTES
+            && fit[0].message.ends_with(&format!("(cut by the server: {} bytes)", long.len()))
+    );
+    assert_eq!((fit[0].fields.len(), block::time_of(&fit[0])), (64, NOW));
+    assert_eq!((fit[1].message.as_str(), block::time_of(&fit[1])), ("x", NOW));
+    assert_eq!(fit[2].message, "late");
+    let caller = block::shown(fit[1].clone()).caller.expect("a caller");
+    assert!(caller.fields.contains_key("File") && caller.fields.contains_key("Line"));
+}
+
+#[test]
+fn blocks_are_bounded_in_bytes_and_in_time() {
+    let long = "x".repeat(TEXT_MAX_BYTES);
+    let entries: Vec<_> =
+        (0..50).map(|n| entry(NOW + n, "info", &long)).chain([entry(NOW + BLOCK_SPAN_MAX * 2, "panic", "y")]).collect();
+    let blocks = block::pack(entries.clone());
+    assert!(
+        blocks.iter().all(|block| block.body.len() <= BLOCK_MAX_BYTES && block.last - block.first <= BLOCK_SPAN_MAX)
+    );
+    assert_eq!(blocks.last().map(|block| block.levels), Some(Levels::of("panic")));
+    let unpacked: Vec<_> = blocks.iter().flat_map(|block| block::unpack(0, &block.body)).collect();
+    assert_eq!(unpacked, entries);
+    assert_eq!(block::unpack(0, b"\xff\xff"), [], "a damaged block does not hide the others");
+}
+
+#[tokio::test]
+async fn pages_are_bounded_in_bytes() {
+    let (_folder, logs) = logs_with(Limits::default());
+    let long = "x".repeat(TEXT_MAX_BYTES);
+    for number in 1..=2 {
+        let lines = (0..100).map(|n| entry(NOW + number * 1000 + n, "info", &long)).collect();
+        logs.take("p", spool(number), lines, NOW).await.expect("taken");
+    }
+    let first = page(&logs, &ask(|request| request.limit = Some(1000))).await;
+    assert!(first.entries.len() < 70 && !first.next.is_empty(), "{} entries", first.entries.len());
+    assert_eq!(all(&logs, ask(|request| request.limit = Some(1000))).await.len(), 200);
+}
+
+#[tokio::test]
+async fn what_is_old_or_too_much_goes() {
+    let limits = Limits { age: std::time::Duration::from_secs(100), bytes_per_part: 40_000, bytes: 60_000 };
+    let (_folder, logs) = logs_with(limits);
+    let line = "x".repeat(1_000);
+    let lines = |at| (0..10).map(|n| entry(at + n, "info", &line)).collect::<Vec<_>>();
+    // A device with a clock in the future is as old as its arrival.
+    logs.take("old", spool(1), lines(NOW * 2), NOW - 101_000).await.expect("taken");
+    for number in 1..=8 {
+        logs.take("p", spool(number), lines(NOW + number * 100), NOW + number).await.expect("taken");
+    }
+    for number in 1..=3 {
+        logs.take("q", spool(number), lines(NOW + number * 100), NOW + 100 + number).await.expect("taken");
+    }
+    assert_eq!(logs.prune(NOW).await.expect("pruned"), Pruned { aged: 1, over_size: 6 });
+    assert_eq!(logs.prune(NOW).await.expect("pruned"), Pruned::default());
+    let newest = page(&logs, &ask(|_| {})).await;
+    assert_eq!(newest.entries.len(), 20, "the newest blocks of the part stay");
+    assert_eq!(block::time_of(&newest.entries[0]), NOW + 809);
+    logs.forget("p").await.expect("forgotten");
+    assert_eq!(page(&logs, &ask(|_| {})).await.entries, []);
+    assert_eq!(logs.take("p", spool(1), lines(NOW), NOW).await.expect("taken").repeat, false);
+}
+
+fn everything() -> Wanted {
+    Wanted::new(&[], false, None).expect("good")
+}
+
+#[tokio::test]
+async fn a_follower_sees_what_arrives_from_then_on() {
+    let (_folder, logs) = logs_with(Limits::default());
+    logs.take("p", spool(1), vec![entry(NOW, "info", "before")], NOW).await.expect("taken");
+    let mut follower = logs.hub.follow("p", everything()).expect("follows");
+    let mut errors = logs.hub.follow("p", Wanted::new(&[], true, None).expect("good")).expect("follows");
+    logs.take("p", spool(2), vec![entry(NOW, "info", "one"), entry(NOW, "error", "two")], NOW).await.expect("taken");
+    logs.take("p", spool(2), vec![entry(NOW, "info", "repeat")], NOW).await.expect("taken");
+    let texts = |batch: hub::Batch| batch.into_entries(NOW).into_iter().map(|entry| entry.message).collect::<Vec<_>>();
+    assert_eq!(texts(follower.next().await), ["one", "two"]);
+    assert_eq!(texts(errors.next().await), ["two"]);
+
+    // Waiting, and woken only by what it wants.
+    let (batch, ()) = tokio::join!(errors.next(), async {
+        logs.take("p", spool(3), vec![entry(NOW, "info", "three")], NOW).await.expect("taken");
+        logs.take("p", spool(4), vec![entry(NOW, "fatal", "four")], NOW).await.expect("taken");
+    });
+    assert_eq!(texts(batch), ["four"]);
+    drop(follower);
+    assert_eq!(logs.hub.watched_parts(), 1);
+    drop(errors);
+    assert_eq!(logs.hub.watched_parts(), 0, "nobody follows: nothing is kept");
+}
+
+#[tokio::test]
+async fn a_slow_reader_is_told_what_it_missed() {
+    let hub = Hub::default();
+    let mut follower = hub.follow("p", everything()).expect("follows");
+    for hundred in 0..12 {
+        hub.publish("p", (0..100).map(|n| entry(NOW, "info", &(hundred * 100 + n).to_string())).collect());
+    }
+    let first = follower.next().await;
+    assert_eq!((first.missed, first.lines.len(), first.lines[0].message.as_str()), (200, 100, "200"));
+    let told = first.into_entries(NOW);
+    assert_eq!(
+        (told.len(), told[0].message.as_str()),
+        (101, "200 lines missed: this reader is slower than the part writes")
+    );
+    for hundred in 3..12 {
+        let next = follower.next().await;
+        assert_eq!((next.missed, next.lines[0].message.clone()), (0, (hundred * 100).to_string()));
+    }
+    // Long lines push each other out by their bytes.
+    hub.publish("p", (0..100).map(|_| entry(NOW, "info", &"x".repeat(TEXT_MAX_BYTES))).collect());
+    let long = follower.next().await;
+    assert!(long.missed > 60 && long.missed + long.lines.len() as u64 == 100, "{} missed", long.missed);
+}
+
+#[test]
+fn a_part_has_a_limited_number_of_followers() {
+    let hub = Hub::default();
+    let mut followers: Vec<_> = (0..64).map(|_| hub.follow("p", everything()).expect("follows")).collect();
+    assert!(hub.follow("p", everything()).is_err());
+    assert!(hub.follow("q", everything()).is_ok());
+    followers.pop();
+    assert!(hub.follow("p", everything()).is_ok());
+}
