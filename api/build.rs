@@ -110,6 +110,11 @@ fn brand(name: &str) -> Result<String, String> {
             format!("{upper}_SERVER_STATUS_URL"),
         ),
         ("HOTSPOT_PREFIX", "Default first part of the provisioning hotspot's name.", format!("{name}-setup")),
+        (
+            "HOTSPOT_PASSWORD",
+            "Built-in password of the provisioning hotspot: known to everybody, a manufacturer sets another.",
+            format!("{name}setup"),
+        ),
         ("SERVER_VERSION_KEY", "Name of the machine server's version setting.", format!("{name}-server")),
         (
             "DISABLE_SERVER_KEY",

@@ -34,6 +34,7 @@ mod write;
 mod tests;
 
 pub use error::{JsonError, Position, Problem};
+pub(crate) use value::integral;
 pub use value::{Entries, Items, Kind, Value};
 pub use write::quoted;
 
