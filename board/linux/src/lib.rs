@@ -1,1 +1,61 @@
-//! Being built.
+//! Ports answered by Linux: clock, processes, service manager, host.
+//!
+//! Owns every place where the agent speaks to a Linux kernel. Refuses policy: how long, how often and whether at all
+//! is decided by actors. Costs no thread beside the reactor's, and while nothing happens it costs no wake-up either.
+
+pub mod clock;
+pub mod host;
+pub mod process;
+pub mod service;
+pub mod signals;
+
+use std::{path::Path, rc::Rc};
+
+use smol::LocalExecutor;
+
+/// What Linux answers of a [`board::Board`]; files and downloads come from `board-portable`.
+pub struct Pieces {
+    /// Time, and waiting for it.
+    pub clock: Rc<clock::LinuxClock>,
+    /// The machine server as a process.
+    pub processes: Rc<process::LinuxProcesses>,
+    /// The service manager above us.
+    pub service: Rc<service::Notify>,
+    /// Names and facts of this machine.
+    pub host: Rc<host::LinuxHost>,
+}
+
+/// Why this machine cannot be used as a board.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// No timer: the kernel is older than 3.15, or a sandbox forbids it.
+    #[error("could not make a timer that counts suspend")]
+    Timer {
+        /// What the system answered.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The folder for the machine server's output pipes cannot be used.
+    #[error("could not prepare {} for the output of the machine server", folder.display())]
+    RunFolder {
+        /// The folder.
+        folder: std::path::PathBuf,
+        /// What the system answered.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Connects to this machine. `run_folder` is made if need be, private to the agent's user; it must stay the same for
+/// an adopted machine server to be heard. The clock's alarm runs on `executor`.
+pub fn connect(executor: &Rc<LocalExecutor<'static>>, run_folder: &Path) -> Result<Pieces, ConnectError> {
+    let clock = Rc::new(clock::LinuxClock::new(executor).map_err(|source| ConnectError::Timer { source })?);
+    let processes = process::LinuxProcesses::new(run_folder, Rc::clone(&clock) as Rc<dyn board::Clock>)
+        .map_err(|source| ConnectError::RunFolder { folder: run_folder.to_owned(), source })?;
+    Ok(Pieces {
+        clock,
+        processes: Rc::new(processes),
+        service: Rc::new(service::Notify::from_environment()),
+        host: Rc::new(host::LinuxHost::read()),
+    })
+}

@@ -1,0 +1,114 @@
+//! One process, watched through a pidfd.
+
+use std::{cell::Cell, io, os::fd::OwnedFd};
+
+use async_trait::async_trait;
+use board::process::{Exit, Process, ProcessId};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, pidfd_send_signal, waitid,
+};
+use smol::Async;
+
+use super::{members, stat};
+
+/// A process that was started or found by this agent.
+pub(super) struct Child {
+    id: ProcessId,
+    /// Readable once the process has ended.
+    handle: Async<OwnedFd>,
+    end: Cell<Option<Exit>>,
+}
+
+impl Child {
+    /// Watches a child that was just started and not waited for by anybody else.
+    pub(super) fn started(pid: u32) -> io::Result<Child> {
+        let handle = open(pid)?;
+        let stat = stat::of(pid).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Child {
+            id: ProcessId { pid, start_ticks: stat.start_ticks },
+            handle: Async::new_nonblocking(handle)?,
+            end: Cell::new(None),
+        })
+    }
+
+    /// Watches a process that some agent started; `None` when it is gone, or its number means another process now.
+    pub(super) fn found(id: ProcessId) -> Option<Child> {
+        // The handle first: whoever has the number after this, the handle is for who had it when it was opened.
+        let handle = open(id.pid).ok()?;
+        let stat = stat::of(id.pid)?;
+        if stat.start_ticks != id.start_ticks {
+            return None;
+        }
+        Some(Child { id, handle: Async::new_nonblocking(handle).ok()?, end: Cell::new(None) })
+    }
+
+    /// How it ended; `None` while it runs.
+    fn look(&self) -> Option<Exit> {
+        if let Some(end) = self.end.get() {
+            return Some(end);
+        }
+        use std::os::fd::AsFd as _;
+        let asked = waitid(WaitId::PidFd(self.handle.get_ref().as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+        let end = match asked {
+            Ok(None) => return None,
+            Ok(Some(status)) => match (status.exit_status(), status.terminating_signal()) {
+                (Some(code), _) => Exit::Code(code),
+                (None, Some(signal)) => Exit::Signal(signal),
+                (None, None) => Exit::Unknown,
+            },
+            // Adopted: its end is told to whoever is its parent now. The handle still knows that it ended.
+            Err(_) if self.is_gone() => Exit::Unknown,
+            Err(_) => return None,
+        };
+        self.end.set(Some(end));
+        Some(end)
+    }
+
+    /// Only asked about a process that is no child of ours.
+    fn is_gone(&self) -> bool {
+        stat::of(self.id.pid).is_none_or(|stat| stat.zombie || stat.start_ticks != self.id.start_ticks)
+    }
+}
+
+fn open(pid: u32) -> io::Result<OwnedFd> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
+    // Closed on exec by the kernel's own rule for pidfds.
+    Ok(pidfd_open(pid, PidfdFlags::empty())?)
+}
+
+#[async_trait(?Send)]
+impl Process for Child {
+    fn id(&self) -> ProcessId {
+        self.id
+    }
+
+    async fn exited(&self) -> Exit {
+        loop {
+            if let Some(exit) = self.look() {
+                return exit;
+            }
+            if let Err(error) = self.handle.readable().await {
+                log::error!("process {} cannot be watched: {error}", self.id.pid);
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    fn terminate(&self) {
+        // Fails only when it has ended already, which is what was asked for.
+        let _ = pidfd_send_signal(self.handle.get_ref(), Signal::TERM);
+    }
+
+    fn kill(&self) {
+        if self.look().is_some() {
+            // Nobody keeps the number for us any more: only members that are certainly ours are ended.
+            members::kill(self.id);
+            return;
+        }
+        if let Some(group) = i32::try_from(self.id.pid).ok().and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        // Also when it has left its group.
+        let _ = pidfd_send_signal(self.handle.get_ref(), Signal::KILL);
+    }
+}

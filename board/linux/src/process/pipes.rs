@@ -1,0 +1,141 @@
+//! Two named pipes in the run folder, through which a machine server speaks to whichever agent runs.
+//!
+//! Both ends are opened for reading and writing: the server's writes then never fail for want of a reader, and what it
+//! said while no agent ran is read by the next one. A write waits once [`PIPE_BYTES`] are unread.
+
+use std::{
+    cell::{Cell, RefCell},
+    fs::{self, File, OpenOptions},
+    io,
+    os::{
+        fd::OwnedFd,
+        unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _},
+    },
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+
+use board::process::Stream;
+use rustix::fs::{Mode, OFlags, mkfifoat};
+use smol::{Async, future::FutureExt as _};
+
+/// Longest piece that is handed on, in bytes.
+const PIECE_BYTES_MAX: usize = 8 * 1024;
+/// What a pipe keeps while nobody reads: some seconds of a chatty server, and what the kernel allows everybody. It is
+/// the kernel's memory, used only as far as it is filled.
+const PIPE_BYTES: usize = 1024 * 1024;
+/// Names in the run folder.
+const NAMES: [&str; 2] = ["server.stdout", "server.stderr"];
+
+/// The agent's ends.
+struct Ends {
+    out: Async<OwnedFd>,
+    err: Async<OwnedFd>,
+}
+
+/// The pipes of one run folder.
+pub(super) struct Pipes {
+    folder: PathBuf,
+    ends: RefCell<Rc<Ends>>,
+    /// Who is asked first, so that one loud stream does not silence the other.
+    err_first: Cell<bool>,
+}
+
+impl Pipes {
+    pub(super) fn open(folder: &Path) -> io::Result<Pipes> {
+        let ends = RefCell::new(Rc::new(Ends::open(folder)?));
+        Ok(Pipes { folder: folder.to_owned(), ends, err_first: Cell::new(false) })
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The ends for a new process. Somebody may have cleaned the folder up: the pipes are then made again, because the
+    /// next agent looks for them there.
+    pub(super) fn for_child(&self) -> io::Result<(File, File)> {
+        let [out, err] = NAMES.map(|name| self.folder.join(name));
+        let ends = Rc::clone(&self.ends.borrow());
+        if !(is_same(&out, ends.out.get_ref()) && is_same(&err, ends.err.get_ref())) {
+            *self.ends.borrow_mut() = Rc::new(Ends::open(&self.folder)?);
+        }
+        Ok((open_end(&out, OFlags::empty())?, open_end(&err, OFlags::empty())?))
+    }
+
+    /// The next piece. Cancel-safe: nothing is read before the future that hands it on is about to return.
+    pub(super) async fn next(&self) -> (Stream, Vec<u8>) {
+        loop {
+            let ends = Rc::clone(&self.ends.borrow());
+            let mut order = [(Stream::Out, &ends.out), (Stream::Err, &ends.err)];
+            if self.err_first.get() {
+                order.reverse();
+            }
+            for (stream, end) in order {
+                if let Some(piece) = read(end.get_ref()) {
+                    self.err_first.set(stream == Stream::Out);
+                    return (stream, piece);
+                }
+            }
+            if let Err(error) = ends.out.readable().or(ends.err.readable()).await {
+                log::error!("the output of the machine server cannot be waited for: {error}");
+                return std::future::pending().await;
+            }
+        }
+    }
+}
+
+impl Ends {
+    fn open(folder: &Path) -> io::Result<Ends> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let [out, err] = NAMES.map(|name| end(&folder.join(name)));
+        Ok(Ends { out: out?, err: err? })
+    }
+}
+
+/// Makes the pipe unless it is there, and opens the agent's end.
+fn end(path: &Path) -> io::Result<Async<OwnedFd>> {
+    match fs::symlink_metadata(path) {
+        Ok(there) if there.file_type().is_fifo() => {}
+        Ok(_) => {
+            fs::remove_file(path)?;
+            make(path)?;
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => make(path)?,
+        Err(error) => return Err(error),
+    }
+    let file = open_end(path, OFlags::NONBLOCK)?;
+    // Less is only less patience with an agent that is away.
+    if let Err(error) = rustix::pipe::fcntl_setpipe_size(&file, PIPE_BYTES) {
+        log::debug!("{} keeps its size: {error}", path.display());
+    }
+    Async::new_nonblocking(OwnedFd::from(file))
+}
+
+fn make(path: &Path) -> io::Result<()> {
+    Ok(mkfifoat(rustix::fs::CWD, path, Mode::RUSR | Mode::WUSR)?)
+}
+
+/// Each opening has a mode of its own: the agent's reads do not wait, the machine server's writes do.
+fn open_end(path: &Path, flags: OFlags) -> io::Result<File> {
+    let flags = flags | OFlags::NOFOLLOW;
+    let flags = i32::try_from(flags.bits()).unwrap_or(0);
+    let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
+    if file.metadata()?.file_type().is_fifo() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
+}
+
+/// Whether `path` still names the pipe that is open.
+fn is_same(path: &Path, open: &OwnedFd) -> bool {
+    let (Ok(named), Ok(open)) = (fs::symlink_metadata(path), rustix::fs::fstat(open)) else { return false };
+    #[allow(clippy::unnecessary_cast, reason = "the width differs between architectures")]
+    let (inode, device) = (open.st_ino as u64, open.st_dev as u64);
+    named.ino() == inode && named.dev() == device
+}
+
+/// What is there now, if anything.
+fn read(end: &OwnedFd) -> Option<Vec<u8>> {
+    let mut piece = [0; PIECE_BYTES_MAX];
+    match rustix::io::read(end, &mut piece) {
+        Ok(length) if length > 0 => Some(piece.get(..length)?.to_vec()),
+        Ok(_) | Err(_) => None,
+    }
+}
