@@ -1,0 +1,93 @@
+//! What a machine server looks like as bytes: enough of an ELF header to be told from garbage, and a version.
+
+use std::str;
+
+/// Marks the programs that the simulated device can run.
+const MARK: &str = "\nsimulated machine server, version ";
+/// Bytes of the ELF header of a 64-bit program.
+const HEADER_BYTES: usize = 64;
+
+/// ELF machine numbers by the name of the platform.
+const MACHINES: [(&str, u16); 4] =
+    [("linux/amd64", 62), ("linux/arm64", 183), ("linux/arm", 40), ("linux/riscv64", 243)];
+
+/// SHA-256, as digests in documents are.
+#[must_use]
+pub fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+    let mut sha256 = [0; 32];
+    sha256.copy_from_slice(digest.as_ref());
+    sha256
+}
+
+/// A program of `size` bytes (at least a few hundred) that runs on `platform` and says it is `version`.
+///
+/// # Panics
+/// When the platform is none of those the simulation knows.
+#[must_use]
+pub fn program(version: &str, platform: &str, size: usize) -> Vec<u8> {
+    let machine = MACHINES.iter().find(|(name, _)| *name == platform).map(|(_, machine)| *machine);
+    let machine = machine.expect("the simulation knows this platform");
+    let mut image = vec![0x7f, b'E', b'L', b'F', 2, 1, 1];
+    image.resize(16, 0);
+    image.extend(2_u16.to_le_bytes());
+    image.extend(machine.to_le_bytes());
+    image.extend(1_u32.to_le_bytes());
+    image.resize(HEADER_BYTES, 0);
+    image.extend(MARK.as_bytes());
+    image.extend(version.as_bytes());
+    image.push(b'\n');
+    // Not one byte repeated: a torn or swapped block has to change the digest.
+    let mut state = u32::try_from(size).unwrap_or(u32::MAX) ^ u32::from(machine);
+    while image.len() + 32 < size {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        image.push(state.to_be_bytes()[0]);
+    }
+    let seal = sha256(&image);
+    image.extend(seal);
+    image
+}
+
+/// What becomes of bytes that somebody tries to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Runs {
+    /// A whole program, of this version.
+    As(String),
+    /// It starts, and breaks at the first wrong byte.
+    Broken,
+    /// Not a program of this machine.
+    NotAtAll,
+}
+
+/// Looks at bytes as a kernel and a processor would.
+pub(crate) fn runs(image: &[u8], platform: &str) -> Runs {
+    let machine = MACHINES.iter().find(|(name, _)| *name == platform).map(|(_, machine)| machine.to_le_bytes());
+    let is_elf = image.starts_with(&[0x7f, b'E', b'L', b'F']);
+    if !is_elf || image.len() < HEADER_BYTES || image.get(18..20) != machine.as_ref().map(<[u8; 2]>::as_slice) {
+        return Runs::NotAtAll;
+    }
+    let whole = image.split_last_chunk::<32>().filter(|(body, seal)| sha256(body) == **seal);
+    let version = || {
+        let text = str::from_utf8(whole?.0.get(HEADER_BYTES + MARK.len()..)?.split(|&byte| byte == b'\n').next()?);
+        text.ok().map(str::to_owned)
+    };
+    version().map_or(Runs::Broken, Runs::As)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_whole_program_of_this_machine_runs() {
+        let image = program("1.2.3", "linux/amd64", 5_000);
+        assert_eq!(image.len(), 5_000);
+        assert_eq!(runs(&image, "linux/amd64"), Runs::As("1.2.3".into()));
+        assert_eq!(runs(&image, "linux/arm64"), Runs::NotAtAll);
+        assert_eq!(runs(&image[..4_000], "linux/amd64"), Runs::Broken);
+        assert_eq!(runs(b"<html>sign in to the hotel network</html>", "linux/amd64"), Runs::NotAtAll);
+        let mut rotten = image;
+        rotten[3_000] ^= 1;
+        assert_eq!(runs(&rotten, "linux/amd64"), Runs::Broken);
+    }
+}
