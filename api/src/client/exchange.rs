@@ -9,6 +9,7 @@ use std::{
 };
 
 use prost::Message;
+use rustls::CertificateError;
 use ureq::{
     Agent, AsSendBody, BodyReader,
     http::{HeaderMap, Response, header},
@@ -230,7 +231,7 @@ fn fault(error: ureq::Error, server: &Address, limits: Limits) -> CallError {
         ureq::Error::HostNotFound => unreachable("its name is not known", None),
         ureq::Error::ConnectProxyFailed(reason) => unreachable(&format!("the proxy refused: {reason}"), None),
         ureq::Error::Rustls(rustls::Error::InvalidCertificate(reason)) => {
-            CallError::Untrusted { reason: format!("{reason:?}"), server }
+            CallError::Untrusted { reason: distrust(&reason), server }
         }
         ureq::Error::Rustls(error @ rustls::Error::InvalidMessage(_)) => {
             unreachable("it does not speak TLS; is it an http:// address?", Some(Box::new(error)))
@@ -246,6 +247,18 @@ fn fault(error: ureq::Error, server: &Address, limits: Limits) -> CallError {
         }
         // What remains are answers that are no HTTP.
         other => CallError::NotAFleetServer { server, found: other.to_string() },
+    }
+}
+
+fn distrust(reason: &CertificateError) -> String {
+    match reason {
+        CertificateError::UnknownIssuer => "nobody who is trusted here signed it".to_owned(),
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired".to_owned(),
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => "it is not valid yet".to_owned(),
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "it belongs to another name".to_owned()
+        }
+        other => format!("{other:?}"),
     }
 }
 

@@ -7,6 +7,7 @@
 use std::net::IpAddr;
 
 use super::address::Address;
+use crate::Secret;
 
 /// Which way calls take.
 #[derive(Clone, Debug, Default)]
@@ -16,16 +17,16 @@ pub enum ProxyChoice {
     Environment,
     /// Straight to the server.
     Direct,
+    /// This one, `http://[user:password@]host:port`, wherever the server is.
+    Through(Secret),
 }
 
 /// A proxy that cannot be used. The value is not repeated: it may contain a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the proxy in the environment variable {variable} cannot be used; it must look like http://proxy.example.com:3128"
-)]
+#[error("the proxy in {place} cannot be used; it must look like http://proxy.example.com:3128")]
 pub struct ProxyError {
-    /// Which variable.
-    pub variable: String,
+    /// Which environment variable or setting.
+    pub place: String,
 }
 
 impl ProxyChoice {
@@ -34,8 +35,11 @@ impl ProxyChoice {
         server: &Address,
         environment: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<ureq::Proxy>, ProxyError> {
-        if matches!(self, Self::Direct) || server.is_loopback() {
-            return Ok(None);
+        match self {
+            Self::Through(given) => return usable(given.expose(), "the settings").map(Some),
+            Self::Direct => return Ok(None),
+            Self::Environment if server.is_loopback() => return Ok(None),
+            Self::Environment => {}
         }
         let set = |name: &str| {
             let lower = name.to_ascii_lowercase();
@@ -48,13 +52,15 @@ impl ProxyChoice {
         if set("NO_PROXY").is_some_and(|(_, list)| is_exempt(server.host(), &list)) {
             return Ok(None);
         }
-        match ureq::Proxy::new(value.trim()) {
-            Ok(proxy) if matches!(proxy.protocol(), ureq::ProxyProtocol::Http | ureq::ProxyProtocol::Https) => {
-                Ok(Some(proxy))
-            }
-            // SOCKS is not built in.
-            _ => Err(ProxyError { variable }),
-        }
+        usable(&value, &format!("the environment variable {variable}")).map(Some)
+    }
+}
+
+fn usable(value: &str, place: &str) -> Result<ureq::Proxy, ProxyError> {
+    match ureq::Proxy::new(value.trim()) {
+        // SOCKS is not built in.
+        Ok(proxy) if matches!(proxy.protocol(), ureq::ProxyProtocol::Http | ureq::ProxyProtocol::Https) => Ok(proxy),
+        _ => Err(ProxyError { place: place.to_owned() }),
     }
 }
 
@@ -121,15 +127,20 @@ mod tests {
                 &[("HTTPS_PROXY", "p:1"), ("NO_PROXY", "f.example")],
                 Ok(Some("p")),
             ),
-            ("garbage", "https://f.example", &[("HTTPS_PROXY", "::::")], Err("HTTPS_PROXY")),
-            ("socks", "https://f.example", &[("HTTPS_PROXY", "socks5://p:1")], Err("HTTPS_PROXY")),
+            ("garbage", "https://f.example", &[("HTTPS_PROXY", "::::")], Err("the environment variable HTTPS_PROXY")),
+            (
+                "socks",
+                "https://f.example",
+                &[("HTTPS_PROXY", "socks5://p:1")],
+                Err("the environment variable HTTPS_PROXY"),
+            ),
         ];
         for (case, server, environment, expected) in table {
             let look =
                 |name: &str| environment.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned());
             let chosen = ProxyChoice::Environment.resolve(&server.parse().unwrap(), look);
             let chosen =
-                chosen.as_ref().map(|proxy| proxy.as_ref().map(|proxy| proxy.host())).map_err(|e| e.variable.as_str());
+                chosen.as_ref().map(|proxy| proxy.as_ref().map(|proxy| proxy.host())).map_err(|e| e.place.as_str());
             assert_eq!(chosen, expected, "{case}");
         }
     }
