@@ -37,10 +37,13 @@ impl fmt::Display for DocumentType {
     }
 }
 
+/// Who signed what.
+pub(super) type Signatures = Vec<(KeyId, [u8; 64])>;
+
 /// A document taken apart, nothing of it believed yet.
 pub(super) struct Envelope<'a> {
     pub(super) signed: Value<'a>,
-    signatures: Vec<(KeyId, [u8; 64])>,
+    signatures: Signatures,
 }
 
 impl<'a> Envelope<'a> {
@@ -91,7 +94,7 @@ pub(super) struct Tally {
 }
 
 /// The signed object and its signatures, of any kind of document.
-pub(super) fn take_apart(document: &[u8]) -> Result<(Value<'_>, Vec<(KeyId, [u8; 64])>), DocumentError> {
+pub(super) fn take_apart(document: &[u8]) -> Result<(Value<'_>, Signatures), DocumentError> {
     let outside = json::parse(document, LIMITS)?;
     // A second `signed` must not be overlooked: one would be verified and the other one read.
     let signed = outside.get_once("signed")?.filter(|signed| signed.kind() == json::Kind::Object);
