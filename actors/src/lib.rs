@@ -13,6 +13,7 @@ pub mod cloud;
 pub mod config;
 pub mod kit;
 pub mod logs;
+pub mod maintenance;
 pub mod rank;
 pub mod server;
 pub mod update;
