@@ -1,1 +1,21 @@
-//! Being built.
+//! The fleet management server: *who, may they, do it, answer*, one file per resource.
+//!
+//! `edge` turns what arrives on the one port into a [`authn::Caller`] and a message; `operations` is the table of every
+//! operation and its function; `services` holds those functions; `authz` answers "may they" with a value that `store`
+//! demands. `wiring` puts it together, for `main` and for tests alike.
+
+pub mod authn;
+pub mod authz;
+pub mod changes;
+pub mod clock;
+pub mod context;
+pub mod edge;
+pub mod hex;
+pub mod ids;
+pub mod limits;
+pub mod operations;
+pub mod presence;
+pub mod refusal;
+pub mod services;
+pub mod store;
+pub mod wiring;

@@ -1,0 +1,285 @@
+//! Who is calling.
+//!
+//! Secrets become tokens once (`Authenticate`), tokens become a [`Caller`] on every call. A token says which key or
+//! secret it was made from and is signed by the server: it needs no table, survives restarts, and is good exactly as
+//! long as that key or secret is. What a key may do is kept in memory beside it and forgotten when it changes.
+
+mod sealing;
+mod tokens;
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv4Addr},
+    path::Path,
+    sync::{
+        Arc, RwLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use ring::digest;
+
+pub use sealing::{KeyFileError, Sealer};
+use tokens::{Claim, Signer};
+
+use crate::{
+    authz::Grant,
+    hex, ids,
+    refusal::Refusal,
+    store::{DbError, Store, Tx, keys, secrets},
+};
+
+/// Keys and secrets whose rights are remembered; about 400 bytes each.
+const REMEMBERED: usize = 50_000;
+/// One sentence for every way in which a login can be wrong, so that it tells nobody which ids exist.
+const WRONG: &str = "the id or the secret is wrong, or it was deleted";
+/// The same for tokens.
+const NO_TOKEN: &str = "this call needs a bearer token: ask for one with Authenticate";
+const BAD_TOKEN: &str = "the token is not valid any more: authenticate again";
+
+/// Somebody, and where the call came from. Cheap to clone.
+#[derive(Clone)]
+pub struct Caller {
+    session: Arc<Session>,
+    from: IpAddr,
+}
+
+/// What a caller is.
+#[derive(Debug)]
+pub enum Who {
+    /// An API key, of a person or a program.
+    ApiKey {
+        /// Its id.
+        id: String,
+        /// The organization it belongs to.
+        organization: String,
+        /// What it may do.
+        grants: Vec<Grant>,
+    },
+    /// A device, by its part's own secret.
+    Part {
+        /// The part.
+        part: String,
+    },
+    /// A device, by a secret of a location its part lies in.
+    LocationSecret {
+        /// The part.
+        part: String,
+        /// The location whose secret it is.
+        location: String,
+    },
+    /// A command run on the server itself.
+    Local,
+    /// Nobody known: only open doors answer.
+    Nobody,
+}
+
+struct Session {
+    who: Who,
+    /// Rises when a key is rotated; a token of an earlier one is worthless.
+    generation: u64,
+    revoked: AtomicBool,
+}
+
+impl Caller {
+    /// A command run on the server itself.
+    pub fn local() -> Self {
+        Self::of(Who::Local, IpAddr::V4(Ipv4Addr::LOCALHOST))
+    }
+
+    /// Somebody without a token.
+    pub fn nobody(from: IpAddr) -> Self {
+        Self::of(Who::Nobody, from)
+    }
+
+    fn of(who: Who, from: IpAddr) -> Self {
+        Self { session: Arc::new(Session { who, generation: 0, revoked: AtomicBool::new(false) }), from }
+    }
+
+    /// What the caller is.
+    pub fn who(&self) -> &Who {
+        &self.session.who
+    }
+
+    /// Where the call came from.
+    pub fn from(&self) -> IpAddr {
+        self.from
+    }
+
+    /// The name under which changes are written down: "api-key:ID", "part:ID", "local".
+    pub fn name(&self) -> String {
+        match self.who() {
+            Who::ApiKey { id, .. } => format!("api-key:{id}"),
+            Who::Part { part } => format!("part:{part}"),
+            Who::LocationSecret { part, location } => format!("part:{part} by location:{location}"),
+            Who::Local => "local".into(),
+            Who::Nobody => "nobody".into(),
+        }
+    }
+
+    /// Whether its key or secret was deleted, rotated or given other rights since the call began. A call that stays
+    /// open (a tail) asks every second and ends.
+    pub fn is_revoked(&self) -> bool {
+        self.session.revoked.load(Ordering::Acquire)
+    }
+}
+
+/// Makes and checks tokens.
+pub struct Authn {
+    store: Store,
+    signer: Signer,
+    /// Opens and closes what must be readable again: secrets of parts and locations.
+    pub sealer: Arc<Sealer>,
+    /// Rises with every revocation, so that a lookup that began before one is not remembered after it.
+    revocations: AtomicU64,
+    sessions: RwLock<HashMap<[u8; 16], Arc<Session>>>,
+}
+
+impl Authn {
+    /// Reads the server's key file in the data folder, or makes one.
+    pub fn open(store: Store, folder: &Path) -> Result<Self, KeyFileError> {
+        let master = sealing::master_key(&folder.join("server.key"))?;
+        Ok(Self {
+            store,
+            signer: Signer::new(&master),
+            sealer: Arc::new(Sealer::new(&master)),
+            revocations: AtomicU64::new(0),
+            sessions: RwLock::default(),
+        })
+    }
+
+    /// A token for whoever knows the secret.
+    ///
+    /// `api-key` with the key's id, `robot-secret` or `robot-location-secret` with the part's id or its full name.
+    pub async fn authenticate(&self, entity: &str, kind: &str, payload: &str) -> Result<String, Refusal> {
+        let digest = digest_of(payload);
+        let claim = match kind {
+            "api-key" => {
+                let key = self.store.read(|tx| keys::for_login(tx, entity)).await?;
+                let key = key.filter(|key| same(&key.digest, &digest)).ok_or_else(wrong)?;
+                Claim::api_key(entity, key.generation)
+            }
+            "robot-secret" | "robot-location-secret" => {
+                let part = self.store.read(|tx| secrets::part_for_login(tx, entity)).await?.ok_or_else(wrong)?;
+                self.device_claim(&part, &digest).await?
+            }
+            _ => return Err(Refusal::invalid("credentials.type", "api-key, robot-secret or robot-location-secret")),
+        };
+        Ok(self.signer.token(&claim.ok_or_else(wrong)?))
+    }
+
+    /// Devices in the field send either kind of secret under either name: both are tried.
+    async fn device_claim(&self, part: &str, digest: &str) -> Result<Option<Claim>, Refusal> {
+        let of_part = self.store.read(|tx| secrets::digests_of_part(tx, part)).await?;
+        if let Some((secret, _)) = of_part.iter().find(|(_, stored)| same(stored, digest)) {
+            return Ok(Claim::part(secret, part));
+        }
+        let of_locations = self.store.read(|tx| secrets::digests_of_locations_above(tx, part)).await?;
+        let found = of_locations.iter().find(|(_, stored)| same(stored, digest));
+        found.map(|(secret, _)| Ok(Claim::location(secret, part))).ok_or_else(wrong)?
+    }
+
+    /// Who holds this token. The usual case touches no database.
+    pub async fn caller(&self, token: Option<&str>, from: IpAddr) -> Result<Caller, Refusal> {
+        let token = token.ok_or_else(|| Refusal::unauthenticated(NO_TOKEN))?;
+        let bad = || Refusal::unauthenticated(BAD_TOKEN);
+        let claim = self.signer.open(token).ok_or_else(bad)?;
+        let known = self.sessions.read().ok().and_then(|sessions| sessions.get(&claim.session()).cloned());
+        let session = match known {
+            Some(session) => session,
+            None => self.load(&claim).await?.ok_or_else(bad)?,
+        };
+        if session.generation != claim.generation() || session.revoked.load(Ordering::Acquire) {
+            return Err(bad());
+        }
+        Ok(Caller { session, from })
+    }
+
+    async fn load(&self, claim: &Claim) -> Result<Option<Arc<Session>>, Refusal> {
+        let before = self.revocations.load(Ordering::Acquire);
+        let who = self.store.read(|tx| look_up(tx, claim)).await?;
+        let Some((who, generation)) = who else { return Ok(None) };
+        let session = Arc::new(Session { who, generation, revoked: AtomicBool::new(false) });
+        if let Ok(mut sessions) = self.sessions.write()
+            && self.revocations.load(Ordering::Acquire) == before
+        {
+            if sessions.len() >= REMEMBERED {
+                sessions.clear();
+            }
+            sessions.insert(claim.session(), session.clone());
+        }
+        Ok(Some(session))
+    }
+
+    /// A key was deleted, rotated or given other rights: its next call is looked up afresh, its open calls end.
+    pub fn forget_key(&self, id: &str) {
+        self.forget(|who| matches!(who, Who::ApiKey { id: known, .. } if known == id));
+    }
+
+    /// Secrets of a part were deleted, or the part itself.
+    pub fn forget_part(&self, id: &str) {
+        self.forget(|who| match who {
+            Who::Part { part } | Who::LocationSecret { part, .. } => part == id,
+            Who::ApiKey { .. } | Who::Local | Who::Nobody => false,
+        });
+    }
+
+    /// Secrets of a location were deleted.
+    pub fn forget_location(&self, id: &str) {
+        self.forget(|who| matches!(who, Who::LocationSecret { location, .. } if location == id));
+    }
+
+    /// Rights changed somewhere: every key is looked up again.
+    pub fn forget_all(&self) {
+        self.forget(|_| true);
+    }
+
+    fn forget(&self, whom: impl Fn(&Who) -> bool) {
+        let Ok(mut sessions) = self.sessions.write() else { return };
+        self.revocations.fetch_add(1, Ordering::AcqRel);
+        sessions.retain(|_, session| {
+            let forgotten = whom(&session.who);
+            if forgotten {
+                session.revoked.store(true, Ordering::Release);
+            }
+            !forgotten
+        });
+    }
+}
+
+fn look_up(tx: &Tx<'_>, claim: &Claim) -> Result<Option<(Who, u64)>, DbError> {
+    Ok(match claim {
+        Claim::ApiKey { id, generation } => {
+            let id = ids::from_bytes(*id);
+            let Some(key) = keys::for_login(tx, &id)?.filter(|key| key.generation == *generation) else {
+                return Ok(None);
+            };
+            let grants = keys::grants_of(tx, &id)?;
+            Some((Who::ApiKey { id, organization: key.organization, grants }, *generation))
+        }
+        Claim::Part { secret, part } => {
+            let (secret, part) = (ids::from_bytes(*secret), ids::from_bytes(*part));
+            let there = secrets::digests_of_part(tx, &part)?.iter().any(|(id, _)| *id == secret);
+            there.then_some((Who::Part { part }, 0))
+        }
+        Claim::Location { secret, part } => {
+            let (secret, part) = (ids::from_bytes(*secret), ids::from_bytes(*part));
+            secrets::location_of_secret(tx, &secret)?.map(|location| (Who::LocationSecret { part, location }, 0))
+        }
+    })
+}
+
+fn wrong() -> Refusal {
+    Refusal::unauthenticated(WRONG)
+}
+
+/// What is kept of a secret that need not be shown again. Enough for secrets of 128 random bits and more.
+pub fn digest_of(secret: &str) -> String {
+    hex::encode(digest::digest(&digest::SHA256, secret.as_bytes()).as_ref())
+}
+
+/// Compares in a time that depends on the length only.
+fn same(one: &str, other: &str) -> bool {
+    let differences = one.bytes().zip(other.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
+    one.len() == other.len() && std::hint::black_box(differences) == 0
+}

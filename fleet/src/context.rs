@@ -1,0 +1,41 @@
+//! What every operation may use.
+
+use std::{path::PathBuf, sync::Arc};
+
+use tokio::sync::watch;
+
+use crate::{
+    authn::Authn,
+    authz::{Ancestry, Authz},
+    changes::Changes,
+    clock::Clock,
+    edge::metrics::Metrics,
+    presence::Presence,
+    store::Store,
+};
+
+/// Handed to every operation. Made in `wiring.rs`.
+pub struct Context {
+    /// Everything that is kept.
+    pub store: Store,
+    /// Who is calling.
+    pub authn: Authn,
+    /// May they.
+    pub authz: Authz,
+    /// What lies inside what; told when that changes.
+    pub ancestry: Arc<Ancestry>,
+    /// Which devices are there.
+    pub presence: Presence,
+    /// Which configurations have to be composed again.
+    pub changes: Changes,
+    /// The time.
+    pub clock: Clock,
+    /// What was done, counted.
+    pub metrics: Metrics,
+    /// The data folder: databases, artifacts, signed documents.
+    pub folder: PathBuf,
+    /// How devices reach this server, for credentials files ("http://127.0.0.1:8080").
+    pub address: String,
+    /// Becomes true when the server is told to stop: open streams end.
+    pub draining: watch::Receiver<bool>,
+}

@@ -1,0 +1,28 @@
+//! Which doors are open, and what the others ask for.
+
+use http::{HeaderMap, header};
+
+/// Whether a call needs a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Door {
+    /// Answers anybody.
+    Open,
+    /// Answers callers with a good token, and everybody else UNAUTHENTICATED, whether the path exists or not.
+    Closed,
+}
+
+/// By the path under which the operation is known here.
+pub(super) fn door(path: &str) -> Door {
+    match path {
+        "/proto.rpc.v1.AuthService/Authenticate" => Door::Open,
+        _ if path.starts_with("/grpc.health.v1.Health/") => Door::Open,
+        _ => Door::Closed,
+    }
+}
+
+/// The token of `authorization: Bearer TOKEN`, the word in any case.
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}

@@ -1,0 +1,62 @@
+//! Plain HTTP on the same port: health, metrics, signed releases.
+
+use std::net::IpAddr;
+
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use tonic::body::Body;
+
+use super::{CORS_REQUEST_HEADERS, authenticate};
+use crate::context::Context;
+
+/// Any request that is not gRPC.
+pub(super) async fn answer(context: &Context, request: Request<Body>, from: IpAddr) -> Response<Body> {
+    let path = request.uri().path();
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    match path {
+        "/healthz" if reads => sentence(200, "ok\n"),
+        "/metrics" if reads => metrics(context, request.headers(), from).await,
+        _ if is_operation(path) => sentence(
+            415,
+            "this is a gRPC operation: POST it as application/grpc over HTTP/2, or as application/grpc-web+proto\n",
+        ),
+        "/healthz" | "/metrics" => sentence(405, "only GET\n"),
+        _ => sentence(404, "nothing here\n"),
+    }
+}
+
+/// Numbers about the server, to the machine itself or to holders of a token: they are no secret, but no one's business.
+async fn metrics(context: &Context, headers: &HeaderMap, from: IpAddr) -> Response<Body> {
+    let forwarded = headers.contains_key("x-forwarded-for") || headers.contains_key(header::FORWARDED);
+    let local = from.is_loopback() && !forwarded;
+    if !local && context.authn.caller(authenticate::bearer(headers), from).await.is_err() {
+        return sentence(401, "metrics are shown to this machine itself, or with a bearer token\n");
+    }
+    let mut answer = sentence(200, &context.metrics.text(&context.store));
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    answer.headers_mut().insert(header::CONTENT_TYPE, kind);
+    answer
+}
+
+/// What a browser asks before it lets a page of another origin call.
+pub(super) fn preflight() -> Response<Body> {
+    let mut answer = Response::new(Body::empty());
+    *answer.status_mut() = StatusCode::NO_CONTENT;
+    let headers = answer.headers_mut();
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("POST, GET, HEAD, OPTIONS"));
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, CORS_REQUEST_HEADERS);
+    headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("7200"));
+    answer
+}
+
+/// A status and a line for a person.
+pub(super) fn sentence(status: u16, text: &str) -> Response<Body> {
+    let mut answer = Response::new(Body::new(Full::from(text.to_owned())));
+    *answer.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    answer
+}
+
+fn is_operation(path: &str) -> bool {
+    path.get(1..).and_then(|path| path.split_once('/')).is_some_and(|(service, _)| service.contains(".v1."))
+}

@@ -1,0 +1,78 @@
+//! Ids and random secrets.
+
+use ring::rand::{SecureRandom, SystemRandom};
+
+use crate::hex;
+
+/// Bits are taken five at a time; no letters that are mistaken for each other when read aloud.
+const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+/// 32 characters of 5 bits: 160 bits, above the 128 that allow a plain hash at rest.
+const SECRET_BYTES: usize = 20;
+
+/// A new id: a random UUID, because clients refuse anything else as the id of a key.
+pub fn new_id() -> String {
+    let mut bytes: [u8; 16] = random();
+    bytes[6] = (bytes[6] & 0x0f) | 0x40;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    from_bytes(bytes)
+}
+
+/// The text of a UUID.
+pub fn from_bytes(bytes: [u8; 16]) -> String {
+    let digits = hex::encode(&bytes);
+    let cut = |from, to| digits.get(from..to).unwrap_or_default();
+    [cut(0, 8), cut(8, 12), cut(12, 16), cut(16, 20), cut(20, 32)].join("-")
+}
+
+/// The bytes of a UUID; `None` for anything that is not written like one of ours.
+pub fn to_bytes(id: &str) -> Option<[u8; 16]> {
+    let dashes = [8, 13, 18, 23];
+    if id.len() != 36 || dashes.iter().any(|place| id.as_bytes().get(*place) != Some(&b'-')) {
+        return None;
+    }
+    let digits: String = id.chars().filter(|one| *one != '-').collect();
+    hex::decode(&digits)?.try_into().ok()
+}
+
+/// A new secret for a person or a device to keep.
+pub fn new_secret() -> String {
+    let bytes: [u8; SECRET_BYTES] = random();
+    let mut secret = String::with_capacity(SECRET_BYTES * 8 / 5);
+    for five in bytes.chunks_exact(5) {
+        let group = five.iter().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
+        for place in (0..8).rev() {
+            secret.push(char::from(ALPHABET[(group >> (place * 5) & 31) as usize]));
+        }
+    }
+    secret
+}
+
+/// Bytes nobody can guess.
+pub fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    SystemRandom::new().fill(&mut bytes).expect("the operating system has randomness once it has booted");
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_uuids_and_survive_the_round_trip() {
+        let id = new_id();
+        assert_eq!(from_bytes(to_bytes(&id).unwrap()), id);
+        assert_eq!(id.as_bytes()[14], b'4');
+        for wrong in ["", "abc", "0000000000000000000000000000000000000", &id[1..], &id.replace('-', "_")] {
+            assert_eq!(to_bytes(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn secrets_have_160_bits_and_differ() {
+        let (one, other) = (new_secret(), new_secret());
+        assert_eq!(one.len(), 32);
+        assert!(one.bytes().all(|letter| ALPHABET.contains(&letter)));
+        assert_ne!(one, other);
+    }
+}

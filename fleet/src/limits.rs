@@ -1,0 +1,45 @@
+//! What a caller may send, in one place, each with its reason.
+
+use std::time::Duration;
+
+/// Of one request message: a configuration of 1 MiB as text and again as a Struct, with room around it.
+pub const REQUEST_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Of one configuration as JSON text: what a device accepts.
+pub const CONFIG_BYTES_MAX: usize = 1024 * 1024;
+/// How deep a configuration may nest: what a device accepts.
+pub const CONFIG_DEPTH_MAX: usize = 64;
+/// Of one metadata object.
+pub const METADATA_BYTES_MAX: usize = 256 * 1024;
+/// Of a name, in characters.
+pub const NAME_CHARS_MAX: usize = 200;
+/// Enabled secrets of one part or location: one in use and the one that replaces it.
+pub const SECRETS_MAX: usize = 2;
+/// Roles of one key: a list that a person can still read.
+pub const GRANTS_PER_KEY_MAX: usize = 100;
+/// Fragments named by one part or fragment.
+pub const FRAGMENTS_PER_CONFIG_MAX: usize = 100;
+/// Entries of one page where the caller may choose, and the choice when it does not.
+pub const PAGE_MAX: usize = 1000;
+/// See above.
+pub const PAGE_DEFAULT: usize = 100;
+/// Of a fragment's history.
+pub const FRAGMENT_HISTORY_PAGE_MAX: i64 = 100;
+/// See above.
+pub const FRAGMENT_HISTORY_PAGE_DEFAULT: i64 = 10;
+
+/// Connections at the same time. A quiet one costs about 15 KiB.
+pub const CONNECTIONS_MAX: usize = 20_000;
+/// Calls at the same time on one connection.
+pub const CALLS_PER_CONNECTION_MAX: u32 = 256;
+/// Of all headers of a call.
+pub const HEADER_BYTES_MAX: u32 = 16 * 1024;
+/// A connection that has not said a word for this long never will.
+pub const FIRST_BYTE_WITHIN: Duration = Duration::from_secs(20);
+/// For the TLS handshake and for the headers of an HTTP/1.1 request.
+pub const HEADERS_WITHIN: Duration = Duration::from_secs(20);
+/// A quiet HTTP/2 connection is asked this often whether it is still there …
+pub const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(30);
+/// … and is closed when it does not answer for this long.
+pub const KEEP_ALIVE_WITHIN: Duration = Duration::from_secs(20);
+/// Calls that are running when the server is told to stop may finish within this.
+pub const DRAIN_WITHIN: Duration = Duration::from_secs(10);

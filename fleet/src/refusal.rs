@@ -1,0 +1,184 @@
+//! The reasons to say no, and the status of each.
+//!
+//! A refusal carries a machine-readable reason (google.rpc.ErrorInfo) and, for a bad field, which one
+//! (google.rpc.BadRequest). Its message tells the caller what to do; what went wrong inside the server goes to the
+//! server's own log and never to the caller.
+
+use std::{collections::HashMap, error::Error, fmt};
+
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+use crate::store::DbError;
+
+/// Whose reasons these are, for clients that match on ErrorInfo.
+const DOMAIN: &str = "platform.fleet";
+
+/// Why an operation was not done.
+pub struct Refusal {
+    kind: Kind,
+    message: String,
+    field: Option<&'static str>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Unauthenticated,
+    Denied,
+    NotFound,
+    Invalid,
+    Exists,
+    Precondition,
+    Stale,
+    Exhausted,
+    Unavailable,
+    Internal,
+}
+
+impl Refusal {
+    /// No token, a bad one, a revoked one, a wrong secret. Says no more than that.
+    pub fn unauthenticated(message: &str) -> Self {
+        Self::new(Kind::Unauthenticated, message.to_owned())
+    }
+
+    /// The caller sees it but may not do this.
+    pub fn denied(permission: &str) -> Self {
+        Self::new(Kind::Denied, format!("this needs the permission {permission}, which your key does not have here"))
+    }
+
+    /// Not allowed whatever the permissions are.
+    pub fn forbidden(message: impl Into<String>) -> Self {
+        Self::new(Kind::Denied, message.into())
+    }
+
+    /// There is none, or the caller may not know that there is.
+    pub fn not_found(what: &str, id: &str) -> Self {
+        Self::new(Kind::NotFound, format!("there is no {what} {}", shown(id)))
+    }
+
+    /// A field of the request cannot be accepted; `why` says what is allowed.
+    pub fn invalid(field: &'static str, why: impl fmt::Display) -> Self {
+        Self { kind: Kind::Invalid, message: format!("{field}: {why}"), field: Some(field) }
+    }
+
+    /// The name is taken, or the thing is there already.
+    pub fn exists(message: impl Into<String>) -> Self {
+        Self::new(Kind::Exists, message.into())
+    }
+
+    /// Something else must happen first; the message says what.
+    pub fn precondition(message: impl Into<String>) -> Self {
+        Self::new(Kind::Precondition, message.into())
+    }
+
+    /// Somebody else changed it since the caller looked.
+    pub fn stale(message: impl Into<String>) -> Self {
+        Self::new(Kind::Stale, message.into())
+    }
+
+    /// A limit is reached.
+    pub fn exhausted(message: impl Into<String>) -> Self {
+        Self::new(Kind::Exhausted, message.into())
+    }
+
+    /// A fault of the server. The cause is logged here, once, and not told.
+    pub fn internal(cause: impl Error) -> Self {
+        let mut text = cause.to_string();
+        let mut source = cause.source();
+        while let Some(deeper) = source {
+            text = format!("{text}: {deeper}");
+            source = deeper.source();
+        }
+        tracing::error!(cause = text, "an operation failed inside the server");
+        Self::new(Kind::Internal, "the server failed; its log says why".to_owned())
+    }
+
+    /// Whether the thing asked for is not there (or not visible).
+    pub fn is_not_found(&self) -> bool {
+        self.kind == Kind::NotFound
+    }
+
+    /// What the caller is told.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    fn new(kind: Kind, message: String) -> Self {
+        Self { kind, message, field: None }
+    }
+}
+
+impl Kind {
+    fn code(self) -> Code {
+        match self {
+            Self::Unauthenticated => Code::Unauthenticated,
+            Self::Denied => Code::PermissionDenied,
+            Self::NotFound => Code::NotFound,
+            Self::Invalid => Code::InvalidArgument,
+            Self::Exists => Code::AlreadyExists,
+            Self::Precondition => Code::FailedPrecondition,
+            Self::Stale => Code::Aborted,
+            Self::Exhausted => Code::ResourceExhausted,
+            Self::Unavailable => Code::Unavailable,
+            Self::Internal => Code::Internal,
+        }
+    }
+
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Unauthenticated => "UNAUTHENTICATED",
+            Self::Denied => "PERMISSION_DENIED",
+            Self::NotFound => "NOT_FOUND",
+            Self::Invalid => "INVALID_FIELD",
+            Self::Exists => "ALREADY_EXISTS",
+            Self::Precondition => "NOT_IN_THIS_STATE",
+            Self::Stale => "CHANGED_MEANWHILE",
+            Self::Exhausted => "LIMIT_REACHED",
+            Self::Unavailable => "SHUTTING_DOWN",
+            Self::Internal => "SERVER_FAULT",
+        }
+    }
+}
+
+/// Something a caller sent, fit to be repeated to it: short, printable.
+fn shown(text: &str) -> String {
+    let cut: String = text.chars().take(64).collect();
+    if cut.is_empty() { "without an id".to_owned() } else { format!("{cut:?}") }
+}
+
+impl From<DbError> for Refusal {
+    fn from(cause: DbError) -> Self {
+        match cause {
+            DbError::Full => {
+                tracing::error!("the disk of the data folder is full: nothing can be written until there is space");
+                Self::exhausted("the server's disk is full: nothing was changed")
+            }
+            DbError::Closed => Self::new(Kind::Unavailable, "the server is shutting down: try again".to_owned()),
+            other => Self::internal(other),
+        }
+    }
+}
+
+impl From<Refusal> for Status {
+    fn from(refusal: Refusal) -> Self {
+        let mut details = ErrorDetails::with_error_info(refusal.kind.reason(), DOMAIN, HashMap::new());
+        if let Some(field) = refusal.field {
+            details.add_bad_request_violation(field, refusal.message.clone());
+        }
+        Status::with_error_details(refusal.kind.code(), refusal.message, details)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl fmt::Debug for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.kind, self.message)
+    }
+}
+
+impl Error for Refusal {}

@@ -1,0 +1,4 @@
+//! What the operations do, one file per resource. Each function reads as *who, may they, do it, answer*.
+
+pub mod login;
+pub mod organizations;

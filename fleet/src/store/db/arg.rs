@@ -1,0 +1,97 @@
+//! What goes into a statement and what comes out: text and whole numbers, because both engines agree about those.
+
+use super::DbError;
+
+/// One parameter of a statement.
+#[derive(Debug, Clone, Copy)]
+pub enum Arg<'a> {
+    /// NULL.
+    Null,
+    /// BIGINT: times in milliseconds, counts, flags.
+    Int(i64),
+    /// TEXT: ids, names, JSON. Contains no NUL: the edge refuses it, one of the engines would too.
+    Text(&'a str),
+    /// BYTEA: bodies that only this program reads.
+    Blob(&'a [u8]),
+}
+
+impl<'a> From<&'a str> for Arg<'a> {
+    fn from(text: &'a str) -> Self {
+        Arg::Text(text)
+    }
+}
+
+impl<'a> From<&'a String> for Arg<'a> {
+    fn from(text: &'a String) -> Self {
+        Arg::Text(text)
+    }
+}
+
+impl From<i64> for Arg<'_> {
+    fn from(number: i64) -> Self {
+        Arg::Int(number)
+    }
+}
+
+impl From<bool> for Arg<'_> {
+    fn from(flag: bool) -> Self {
+        Arg::Int(i64::from(flag))
+    }
+}
+
+impl<'a, T> From<Option<T>> for Arg<'a>
+where
+    Arg<'a>: From<T>,
+{
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Arg::Null, Arg::from)
+    }
+}
+
+/// One row of an answer; columns are counted from 0 in the order of the SELECT.
+pub struct Row<'r> {
+    pub(super) row: &'r rusqlite::Row<'r>,
+}
+
+impl Row<'_> {
+    /// TEXT that is never NULL.
+    pub fn text(&self, column: usize) -> Result<String, DbError> {
+        self.str(column).map(str::to_owned)
+    }
+
+    /// TEXT that is never NULL, without a copy.
+    pub fn str(&self, column: usize) -> Result<&str, DbError> {
+        self.value(column)?.as_str().map_err(|source| DbError::column(column, source))
+    }
+
+    /// TEXT or NULL.
+    pub fn maybe_text(&self, column: usize) -> Result<Option<String>, DbError> {
+        let value = self.value(column)?;
+        let text = value.as_str_or_null().map_err(|source| DbError::column(column, source))?;
+        Ok(text.map(str::to_owned))
+    }
+
+    /// BIGINT that is never NULL.
+    pub fn int(&self, column: usize) -> Result<i64, DbError> {
+        self.value(column)?.as_i64().map_err(|source| DbError::column(column, source))
+    }
+
+    /// BIGINT or NULL.
+    pub fn maybe_int(&self, column: usize) -> Result<Option<i64>, DbError> {
+        self.value(column)?.as_i64_or_null().map_err(|source| DbError::column(column, source))
+    }
+
+    /// BIGINT used as a flag.
+    pub fn flag(&self, column: usize) -> Result<bool, DbError> {
+        Ok(self.int(column)? != 0)
+    }
+
+    /// BYTEA that is never NULL, without a copy.
+    pub fn blob(&self, column: usize) -> Result<&[u8], DbError> {
+        self.value(column)?.as_blob().map_err(|source| DbError::column(column, source))
+    }
+
+    fn value(&self, column: usize) -> Result<rusqlite::types::ValueRef<'_>, DbError> {
+        self.row.get_ref(column).map_err(DbError::from)
+    }
+}

@@ -1,0 +1,226 @@
+//! `Db`: one SQL text, run by one engine. Today SQLite; the engine's own types never leave this folder.
+//!
+//! Owns connections, transactions, prepared statements and the count of what was run. Reads run on a small pool of
+//! connections, each in its own snapshot. Writes go through one thread, which puts everything that waits into one
+//! commit (each write in its own savepoint, so that one refused write does not undo its neighbours): an
+//! acknowledgement is sent only after that commit. Knows nothing of organizations or machines.
+//!
+//! `synchronous = NORMAL` in WAL mode: an acknowledged write survives the death of the process at any moment
+//! (`kill -9`), because the operating system already has it; a power cut may lose the last second or so, but never
+//! damages the file. `Durability::PowerCut` buys that second at the price of one fsync per commit.
+
+mod arg;
+mod error;
+mod migrate;
+mod sqlite;
+mod writer;
+
+pub use arg::{Arg, Row};
+pub use error::{DbError, OpenError};
+pub use migrate::Migration;
+
+use std::{
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+use sqlite::Connection;
+use writer::{Job, Submitted};
+
+/// Connections for reading: more than cores buys nothing, and each may cache 1 MiB of pages.
+const READERS: usize = 4;
+/// Writes that may wait for the writer thread before callers wait themselves; at 20 µs each, a queue of 20 ms.
+const WRITE_QUEUE: usize = 1024;
+
+/// What must not be able to lose an acknowledged write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// The death of the process. The default.
+    #[default]
+    ProcessDeath,
+    /// A power cut too: one fsync per commit.
+    PowerCut,
+}
+
+/// How often the database was asked; the bench divides these by the number of calls.
+#[derive(Debug, Default)]
+pub struct Counters {
+    reads: AtomicU64,
+    writes: AtomicU64,
+    commits: AtomicU64,
+}
+
+/// A moment's value of [`Counters`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counted {
+    /// Statements that only read.
+    pub reads: u64,
+    /// Statements that inserted, updated or deleted.
+    pub writes: u64,
+    /// Transactions that ended with something written.
+    pub commits: u64,
+}
+
+impl Counters {
+    fn now(&self) -> Counted {
+        Counted {
+            reads: self.reads.load(Relaxed),
+            writes: self.writes.load(Relaxed),
+            commits: self.commits.load(Relaxed),
+        }
+    }
+}
+
+/// One database. Cheap to clone.
+#[derive(Clone)]
+pub struct Db {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    readers: Mutex<Vec<Connection>>,
+    free_readers: Semaphore,
+    writes: mpsc::Sender<Submitted>,
+    counters: Arc<Counters>,
+}
+
+/// Inside a transaction: runs statements. The same for reading and writing; a reader's engine refuses to write.
+pub struct Tx<'c> {
+    connection: &'c Connection,
+    counters: &'c Counters,
+}
+
+impl Db {
+    /// Opens the file (creating it with mode 0600), applies the migrations it lacks, starts the writer.
+    pub fn open(path: &Path, migrations: &[Migration], durability: Durability) -> Result<Self, OpenError> {
+        let counters = Arc::new(Counters::default());
+        let mut first = Connection::open(path, durability)?;
+        migrate::bring_up_to_date(&mut first, path, migrations)?;
+        let readers = (0..READERS).map(|_| Connection::open_reader(path)).collect::<Result<Vec<_>, _>>()?;
+        let (writes, queue) = mpsc::channel(WRITE_QUEUE);
+        writer::start(first, queue, counters.clone()).map_err(OpenError::Thread)?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                readers: Mutex::new(readers),
+                free_readers: Semaphore::new(READERS),
+                writes,
+                counters,
+            }),
+        })
+    }
+
+    /// Reads a few rows by key, on this very thread: a point read costs less than handing it to another one.
+    pub async fn read<T, E, F>(&self, work: F) -> Result<T, E>
+    where
+        F: FnOnce(&Tx<'_>) -> Result<T, E>,
+        E: From<DbError>,
+    {
+        let _permit = self.inner.free_readers.acquire().await.map_err(|_| DbError::Closed)?;
+        self.inner.snapshot(work)
+    }
+
+    /// Reads lists and pages: on a thread that may be kept busy, so that short calls do not wait behind it.
+    pub async fn scan<T, E, F>(&self, work: F) -> Result<T, E>
+    where
+        F: FnOnce(&Tx<'_>) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<DbError> + Send + 'static,
+    {
+        let inner = self.inner.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            let permit = tokio::runtime::Handle::current().block_on(inner.free_readers.acquire());
+            let _permit = permit.map_err(|_| DbError::Closed)?;
+            inner.snapshot(work)
+        });
+        done.await.map_err(|_| DbError::Closed)?
+    }
+
+    /// Changes something: all of it or, when `work` returns an error, nothing of it. Returns after the commit.
+    pub async fn write<T, E, F>(&self, work: F) -> Result<T, E>
+    where
+        F: FnOnce(&Tx<'_>) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<DbError> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let job = Job::new(work, reply);
+        self.inner.writes.send(Box::new(job)).await.map_err(|_| DbError::Closed)?;
+        answer.await.map_err(|_| DbError::Closed)?
+    }
+
+    /// How much was asked of this database since it was opened.
+    pub fn counted(&self) -> Counted {
+        self.inner.counters.now()
+    }
+}
+
+impl Inner {
+    /// One consistent view for all statements of `work`.
+    fn snapshot<T, E: From<DbError>>(&self, work: impl FnOnce(&Tx<'_>) -> Result<T, E>) -> Result<T, E> {
+        /// Gives the connection back also when `work` panics.
+        struct Borrowed<'a>(&'a Mutex<Vec<Connection>>, Option<Connection>);
+        impl Drop for Borrowed<'_> {
+            fn drop(&mut self) {
+                if let (Some(connection), Ok(mut pool)) = (self.1.take(), self.0.lock()) {
+                    connection.end_snapshot();
+                    pool.push(connection);
+                }
+            }
+        }
+        let connection = self.readers.lock().map_err(|_| DbError::Closed)?.pop().ok_or(DbError::Closed)?;
+        let borrowed = Borrowed(&self.readers, Some(connection));
+        let Some(connection) = borrowed.1.as_ref() else { return Err(DbError::Closed.into()) };
+        connection.begin_snapshot()?;
+        work(&Tx { connection, counters: &self.counters })
+    }
+}
+
+impl Tx<'_> {
+    /// Every row.
+    pub fn all<T>(
+        &self,
+        sql: &'static str,
+        args: &[Arg<'_>],
+        row: impl FnMut(&Row<'_>) -> Result<T, DbError>,
+    ) -> Result<Vec<T>, DbError> {
+        self.counters.reads.fetch_add(1, Relaxed);
+        self.connection.query(sql, args, usize::MAX, row)
+    }
+
+    /// The first row, if there is one.
+    pub fn first<T>(
+        &self,
+        sql: &'static str,
+        args: &[Arg<'_>],
+        row: impl FnMut(&Row<'_>) -> Result<T, DbError>,
+    ) -> Result<Option<T>, DbError> {
+        self.counters.reads.fetch_add(1, Relaxed);
+        Ok(self.connection.query(sql, args, 1, row)?.pop())
+    }
+
+    /// Inserts, updates or deletes; the number of rows that changed.
+    pub fn run(&self, sql: &'static str, args: &[Arg<'_>]) -> Result<usize, DbError> {
+        self.counters.writes.fetch_add(1, Relaxed);
+        self.connection.execute(sql, args)
+    }
+
+    /// Inserts, updates or deletes with RETURNING: the first returned row.
+    pub fn run_returning<T>(
+        &self,
+        sql: &'static str,
+        args: &[Arg<'_>],
+        row: impl FnMut(&Row<'_>) -> Result<T, DbError>,
+    ) -> Result<Option<T>, DbError> {
+        self.counters.writes.fetch_add(1, Relaxed);
+        // To the end: a statement left half-way has not done its work.
+        Ok(self.connection.query(sql, args, usize::MAX, row)?.into_iter().next())
+    }
+}
+
+#[cfg(test)]
+mod tests;

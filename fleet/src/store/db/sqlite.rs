@@ -1,0 +1,157 @@
+//! The SQLite driver: pragmas, statement cache, `$n` parameters.
+//!
+//! SQLite takes `$1` for a *name* and numbers names by first appearance, so `SET a = $2 WHERE id = $1` would bind
+//! the wrong way round without a word. Every text is therefore rewritten once to `?n`, which is what we mean.
+
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    fs::OpenOptions,
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use rusqlite::{ToSql, types::ToSqlOutput, types::ValueRef};
+
+use super::{Arg, DbError, Durability, OpenError, Row};
+
+/// Every statement of the program stays prepared; there are fewer than this.
+const STATEMENTS_KEPT: usize = 256;
+/// How long to wait for another *process* (`platform-fleet init` beside a running server); ours never collide.
+const OTHER_PROCESS_WAIT: Duration = Duration::from_secs(5);
+/// Pages kept per connection, as SQLite counts: negative means KiB.
+const PAGE_CACHE_KIB: i64 = -1024;
+/// The write-ahead log is folded back into the database when it has this many pages (4 KiB each).
+const CHECKPOINT_PAGES: i64 = 1000;
+
+pub(super) struct Connection {
+    raw: rusqlite::Connection,
+    /// Text of a statement (by place and length: all are `'static`) → the same with `?n`.
+    rewritten: RefCell<HashMap<(usize, usize), Box<str>>>,
+}
+
+impl ToSql for Arg<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Arg::Null => ValueRef::Null,
+            Arg::Int(number) => ValueRef::Integer(*number),
+            Arg::Text(text) => ValueRef::Text(text.as_bytes()),
+            Arg::Blob(bytes) => ValueRef::Blob(bytes),
+        }))
+    }
+}
+
+impl Connection {
+    pub(super) fn open(path: &Path, durability: Durability) -> Result<Self, OpenError> {
+        let file = |source| OpenError::of_file(path, source);
+        // Made by us first, so that nobody else can read it even for a moment; SQLite gives -wal and -shm the same mode.
+        OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(|source| OpenError::Create { path: path.into(), source })?;
+        let raw = rusqlite::Connection::open(path).map_err(file)?;
+        let connection = Self::with_pragmas(raw).map_err(file)?;
+        let synchronous = if durability == Durability::PowerCut { "FULL" } else { "NORMAL" };
+        let set = |name: &str, value: &dyn ToSql| connection.raw.pragma_update(None, name, value);
+        let journal = connection.raw.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()));
+        journal
+            .and_then(|()| set("synchronous", &synchronous))
+            .and_then(|()| set("foreign_keys", &true))
+            .and_then(|()| {
+                connection.raw.pragma_update_and_check(None, "wal_autocheckpoint", CHECKPOINT_PAGES, |_| Ok(()))
+            })
+            .map_err(file)?;
+        Ok(connection)
+    }
+
+    pub(super) fn open_reader(path: &Path) -> Result<Self, OpenError> {
+        let file = |source| OpenError::of_file(path, source);
+        let connection = rusqlite::Connection::open(path).and_then(Self::with_pragmas).map_err(file)?;
+        connection.raw.pragma_update(None, "query_only", true).map_err(file)?;
+        Ok(connection)
+    }
+
+    fn with_pragmas(raw: rusqlite::Connection) -> rusqlite::Result<Self> {
+        raw.busy_timeout(OTHER_PROCESS_WAIT)?;
+        raw.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+        raw.pragma_update(None, "cache_size", PAGE_CACHE_KIB)?;
+        Ok(Self { raw, rewritten: RefCell::default() })
+    }
+
+    pub(super) fn query<T>(
+        &self,
+        sql: &'static str,
+        args: &[Arg<'_>],
+        limit: usize,
+        mut row: impl FnMut(&Row<'_>) -> Result<T, DbError>,
+    ) -> Result<Vec<T>, DbError> {
+        let mut statement = self.prepared(sql)?;
+        let mut rows = statement.query(rusqlite::params_from_iter(args))?;
+        let mut found = Vec::new();
+        while found.len() < limit
+            && let Some(next) = rows.next()?
+        {
+            found.push(row(&Row { row: next })?);
+        }
+        Ok(found)
+    }
+
+    pub(super) fn execute(&self, sql: &'static str, args: &[Arg<'_>]) -> Result<usize, DbError> {
+        Ok(self.prepared(sql)?.execute(rusqlite::params_from_iter(args))?)
+    }
+
+    /// Statements of the driver itself: not counted, no parameters.
+    pub(super) fn control(&self, sql: &'static str) -> Result<(), DbError> {
+        self.raw.prepare_cached(sql)?.execute([])?;
+        Ok(())
+    }
+
+    pub(super) fn begin_snapshot(&self) -> Result<(), DbError> {
+        self.control("BEGIN")
+    }
+
+    pub(super) fn end_snapshot(&self) {
+        // Fails only if the snapshot never began.
+        let _ = self.control("COMMIT");
+    }
+
+    pub(super) fn is_in_transaction(&self) -> bool {
+        !self.raw.is_autocommit()
+    }
+
+    fn prepared(&self, sql: &'static str) -> Result<rusqlite::CachedStatement<'_>, DbError> {
+        let mut rewritten = self.rewritten.borrow_mut();
+        let text = rewritten.entry((sql.as_ptr().addr(), sql.len())).or_insert_with(|| sql.replace('$', "?").into());
+        Ok(self.raw.prepare_cached(text)?)
+    }
+
+    pub(super) fn migrations_done(&self) -> rusqlite::Result<i64> {
+        self.raw.execute_batch(
+            "CREATE TABLE IF NOT EXISTS migrations (number BIGINT PRIMARY KEY, name TEXT NOT NULL, applied_at BIGINT NOT NULL)",
+        )?;
+        self.raw.query_row("SELECT COALESCE(MAX(number), 0) FROM migrations", [], |row| row.get(0))
+    }
+
+    pub(super) fn migrate(&mut self, number: i64, name: &str, sql: &str) -> rusqlite::Result<()> {
+        let tx = self.raw.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        // Another process may have been quicker between our look and this lock.
+        let there: i64 =
+            tx.query_row("SELECT COUNT(*) FROM migrations WHERE number = ?1", [number], |row| row.get(0))?;
+        if there == 0 {
+            tx.execute_batch(sql)?;
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
+            tx.execute("INSERT INTO migrations (number, name, applied_at) VALUES (?1, ?2, ?3)", (number, name, now))?;
+        }
+        tx.commit()
+    }
+
+    /// Makes the file refuse to grow beyond its present size: a full disk for tests.
+    #[cfg(test)]
+    pub(super) fn freeze_size(&self) -> rusqlite::Result<()> {
+        let pages: i64 = self.raw.query_row("PRAGMA page_count", [], |row| row.get(0))?;
+        self.raw.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
+    }
+}

@@ -1,0 +1,128 @@
+//! The one thread that writes.
+//!
+//! Takes whatever waits, up to a bound, runs it in one transaction and answers everybody after the commit. A write
+//! that fails is rolled back to its savepoint and answered with its own error; if the commit itself fails, all hear it.
+
+use std::{
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, atomic::Ordering::Relaxed},
+    thread,
+};
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Counters, DbError, Tx, sqlite::Connection};
+
+/// Writes that share a commit: enough to make the commit's own cost vanish, few enough that nobody waits long.
+const WRITES_PER_COMMIT: usize = 64;
+
+pub(super) type Submitted = Box<dyn Write>;
+
+/// One write with its types erased: first run, then, after the commit, answered.
+pub(super) trait Write: Send {
+    /// Whether its changes are to be kept.
+    fn run(&mut self, tx: &Tx<'_>) -> bool;
+    fn answer(self: Box<Self>, committed: Result<(), DbError>);
+}
+
+pub(super) struct Job<F, T, E> {
+    work: Option<F>,
+    outcome: Option<Result<T, E>>,
+    reply: oneshot::Sender<Result<T, E>>,
+}
+
+impl<F, T, E> Job<F, T, E> {
+    pub(super) fn new(work: F, reply: oneshot::Sender<Result<T, E>>) -> Self {
+        Self { work: Some(work), outcome: None, reply }
+    }
+}
+
+impl<F, T, E> Write for Job<F, T, E>
+where
+    F: FnOnce(&Tx<'_>) -> Result<T, E> + Send,
+    T: Send,
+    E: From<DbError> + Send,
+{
+    fn run(&mut self, tx: &Tx<'_>) -> bool {
+        let Some(work) = self.work.take() else { return false };
+        let outcome = catch_unwind(AssertUnwindSafe(|| work(tx))).unwrap_or_else(|_| Err(DbError::Panicked.into()));
+        let keep = outcome.is_ok();
+        self.outcome = Some(outcome);
+        keep
+    }
+
+    fn answer(self: Box<Self>, committed: Result<(), DbError>) {
+        let answer = match (self.outcome, committed) {
+            // What was refused stays refused, whatever became of its neighbours.
+            (Some(Err(refused)), _) => Err(refused),
+            (Some(Ok(done)), Ok(())) => Ok(done),
+            (Some(Ok(_)), Err(lost)) => Err(lost.into()),
+            (None, outcome) => Err(outcome.err().unwrap_or(DbError::Closed).into()),
+        };
+        // Nobody waits any more: the caller went away, which changes nothing about what was written.
+        let _ = self.reply.send(answer);
+    }
+}
+
+pub(super) fn start(
+    connection: Connection,
+    mut queue: mpsc::Receiver<Submitted>,
+    counters: Arc<Counters>,
+) -> io::Result<()> {
+    let work = move || {
+        let mut batch = Vec::with_capacity(WRITES_PER_COMMIT);
+        // Ends when the last `Db` is dropped, after everything that was queued.
+        while queue.blocking_recv_many(&mut batch, WRITES_PER_COMMIT) > 0 {
+            let committed = commit(&connection, &counters, &mut batch);
+            for job in batch.drain(..) {
+                job.answer(match &committed {
+                    Ok(()) => Ok(()),
+                    Err(lost) => Err(lost.again()),
+                });
+            }
+        }
+    };
+    thread::Builder::new().name("store-writer".into()).spawn(work).map(|_| ())
+}
+
+fn commit(connection: &Connection, counters: &Counters, batch: &mut [Submitted]) -> Result<(), DbError> {
+    connection.control("BEGIN IMMEDIATE")?;
+    let outcome = run_all(connection, counters, batch);
+    if outcome.is_err() && connection.is_in_transaction() {
+        // Some failures (a full disk) end the transaction by themselves.
+        let _ = connection.control("ROLLBACK");
+    }
+    outcome
+}
+
+fn run_all(connection: &Connection, counters: &Counters, batch: &mut [Submitted]) -> Result<(), DbError> {
+    let alone = batch.len() == 1;
+    let mut kept = false;
+    for job in batch {
+        let tx = Tx { connection, counters };
+        if alone {
+            kept = job.run(&tx);
+            break;
+        }
+        connection.control("SAVEPOINT job")?;
+        if job.run(&tx) {
+            kept = true;
+        } else if connection.is_in_transaction() {
+            connection.control("ROLLBACK TO job")?;
+        } else {
+            // The engine gave up the whole transaction, and with it the neighbours' writes: they must not hear yes.
+            return Err(DbError::Full);
+        }
+        connection.control("RELEASE job")?;
+    }
+    if !kept {
+        if connection.is_in_transaction() {
+            connection.control("ROLLBACK")?;
+        }
+        return Ok(());
+    }
+    connection.control("COMMIT")?;
+    counters.commits.fetch_add(1, Relaxed);
+    Ok(())
+}

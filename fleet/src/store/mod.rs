@@ -1,0 +1,71 @@
+//! Everything the server keeps, and the only place with SQL in it.
+//!
+//! Two databases: `state` (who owns what) and `logs` (what devices said), each with its own file and its own writer,
+//! so that a flood of log lines cannot hold up a change of configuration.
+//!
+//! One SQL text for every engine: `$n` parameters, TEXT ids and JSON, BIGINT for times (milliseconds), counts and
+//! flags, `RETURNING`, `ON CONFLICT`. Where engines differ, it is stated here: `SUM` of BIGINT wants a cast; `LIKE`
+//! ignores case on one of them only (do not use it on names); NUL in text is refused by one only (the edge refuses it);
+//! ORDER BY text only on ids and explicit keys, because collations differ.
+//!
+//! A function that changes something or reads a secret takes a [`crate::authz::Granted`], which only the
+//! authorization module can make: a forgotten check does not compile.
+
+pub mod audit;
+pub mod db;
+pub mod keys;
+pub mod parts;
+pub mod secrets;
+pub mod tree;
+
+use std::path::Path;
+
+pub use db::{Arg, Counted, Db, DbError, Durability, Migration, OpenError, Row, Tx};
+
+const STATE: &[Migration] =
+    &[Migration { number: 1, name: "first", sql: include_str!("../../migrations/state/0001_first.sql") }];
+
+/// The changes of the log database, in order.
+const LOGS: &[Migration] = &[];
+
+/// Both databases. `store.read`, `store.scan` and `store.write` speak to `state`.
+#[derive(Clone)]
+pub struct Store {
+    /// Organizations, locations, machines, parts, fragments, keys, audit.
+    pub state: Db,
+    /// Log entries and batch numbers.
+    pub logs: Db,
+}
+
+impl Store {
+    /// Opens both files in the data folder.
+    pub fn open(folder: &Path, durability: Durability) -> Result<Self, OpenError> {
+        Ok(Self {
+            state: Db::open(&folder.join("state.db"), STATE, durability)?,
+            logs: Db::open(&folder.join("logs.db"), LOGS, durability)?,
+        })
+    }
+
+    /// See [`Db::read`].
+    pub async fn read<T, E: From<DbError>>(&self, work: impl FnOnce(&Tx<'_>) -> Result<T, E>) -> Result<T, E> {
+        self.state.read(work).await
+    }
+
+    /// See [`Db::scan`].
+    pub async fn scan<T, E>(&self, work: impl FnOnce(&Tx<'_>) -> Result<T, E> + Send + 'static) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<DbError> + Send + 'static,
+    {
+        self.state.scan(work).await
+    }
+
+    /// See [`Db::write`].
+    pub async fn write<T, E>(&self, work: impl FnOnce(&Tx<'_>) -> Result<T, E> + Send + 'static) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<DbError> + Send + 'static,
+    {
+        self.state.write(work).await
+    }
+}

@@ -1,0 +1,145 @@
+//! Store, keys, clock, port → one running server. The same for `main` and for tests.
+
+use std::{
+    fs, io,
+    net::SocketAddr,
+    os::unix::fs::{DirBuilderExt, PermissionsExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use tokio::{sync::watch, task::JoinHandle};
+
+use crate::{
+    authn::{Authn, KeyFileError},
+    authz::{Ancestry, Authz},
+    changes::Changes,
+    clock::Clock,
+    context::Context,
+    edge::{self, Edge, ServeError, TlsError, metrics::Metrics},
+    presence::{self, Presence},
+    store::{Durability, OpenError, Store},
+};
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where; port 0 takes any free one.
+    pub listen: SocketAddr,
+    /// Databases, keys, artifacts.
+    pub folder: PathBuf,
+    /// Certificate chain and key in PEM.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// How devices reach this server, if that is not `listen`.
+    pub address: Option<String>,
+    /// What an acknowledged write survives.
+    pub durability: Durability,
+}
+
+/// Why the server could not be started. For the person who started it.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The folder cannot be made or used.
+    #[error("cannot use the data folder {path}: it must be a folder of the user who runs the server")]
+    Folder {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// See [`OpenError`].
+    #[error(transparent)]
+    Database(#[from] OpenError),
+    /// See [`KeyFileError`].
+    #[error(transparent)]
+    Key(#[from] KeyFileError),
+    /// See [`TlsError`].
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// See [`ServeError`].
+    #[error(transparent)]
+    Port(#[from] ServeError),
+}
+
+/// A server that runs.
+pub struct Running {
+    /// The real address, also when port 0 was asked for.
+    pub address: SocketAddr,
+    /// "http://127.0.0.1:8080"
+    pub url: String,
+    /// For tests and for commands that run inside the server.
+    pub context: Arc<Context>,
+    stop: watch::Sender<bool>,
+    port: JoinHandle<()>,
+    clock_work: JoinHandle<()>,
+}
+
+impl Running {
+    /// Stops taking connections, lets running calls finish, writes down what is only in memory.
+    pub async fn stop(self) {
+        let _ = self.stop.send(true);
+        let _ = self.port.await;
+        let _ = self.clock_work.await;
+    }
+}
+
+/// Makes the data folder if it is not there, for its owner only.
+pub fn data_folder(path: &Path) -> Result<(), StartError> {
+    let folder = |source| StartError::Folder { path: path.into(), source };
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(folder)?;
+    let mode = fs::metadata(path).map_err(folder)?.permissions().mode();
+    if mode & 0o077 != 0 {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o700)).map_err(folder)?;
+    }
+    Ok(())
+}
+
+/// Opens databases and keys and builds what operations use, without a port: for local commands.
+pub fn context(options: &Options, address: String, draining: watch::Receiver<bool>) -> Result<Context, StartError> {
+    data_folder(&options.folder)?;
+    let store = Store::open(&options.folder, options.durability)?;
+    let authn = Authn::open(store.clone(), &options.folder)?;
+    let ancestry = Arc::new(Ancestry::default());
+    Ok(Context {
+        authn,
+        authz: Authz::new(store.clone(), ancestry.clone()),
+        ancestry,
+        presence: Presence::default(),
+        changes: Changes::default(),
+        clock: Clock::default(),
+        metrics: Metrics::default(),
+        folder: options.folder.clone(),
+        address,
+        draining,
+        store,
+    })
+}
+
+/// Starts everything; the port answers when this returns.
+pub async fn start(options: Options) -> Result<Running, StartError> {
+    let tls = options.tls.as_ref().map(|(certificate, key)| edge::acceptor(certificate, key)).transpose()?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    // The port first: a second server on the same folder usually has the same port, and must not touch the files.
+    let port = Edge::bind(options.listen, tls).await?;
+    let address = port.listener.local_addr().unwrap_or(options.listen);
+    let url = options.address.clone().unwrap_or_else(|| format!("{scheme}://{address}"));
+    let (stop, stopped) = watch::channel(false);
+    let context = Arc::new(context(&options, url.clone(), stopped.clone())?);
+    let clock_work = tokio::spawn(write_presence(context.clone(), stopped.clone()));
+    let port = tokio::spawn(edge::serve(port, context.clone(), stopped));
+    Ok(Running { address, url, context, stop, port, clock_work })
+}
+
+/// Once a second, and once more at the end.
+async fn write_presence(context: Arc<Context>, mut stopped: watch::Receiver<bool>) {
+    loop {
+        let last = tokio::time::timeout(presence::WRITTEN_EVERY, stopped.wait_for(|stop| *stop)).await.is_ok();
+        if let Err(problem) = context.presence.write_down(&context.store).await {
+            tracing::warn!(%problem, "could not write down when devices last spoke");
+        }
+        if last {
+            return;
+        }
+    }
+}
