@@ -115,8 +115,7 @@ impl Hint {
 pub const DEFAULT_SETTING: &str = "stable";
 
 /// The products a device asks for, with the name of their version setting.
-pub const PRODUCTS: [(&str, &str); 2] =
-    [(brand::AGENT, "agent"), (brand::MACHINE_SERVER, brand::SERVER_VERSION_KEY)];
+pub const PRODUCTS: [(&str, &str); 2] = [(brand::AGENT, "agent"), (brand::MACHINE_SERVER, brand::SERVER_VERSION_KEY)];
 
 /// The catalog of a folder that other processes add to.
 pub struct Watched {

@@ -211,7 +211,11 @@ fn if_range_holds(headers: &HeaderMap, etag: &str) -> bool {
 
 fn names_tag(headers: &HeaderMap, name: header::HeaderName, etag: &str) -> bool {
     let matches = |tag: &str| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag;
-    headers.get_all(name).iter().filter_map(|tags| tags.to_str().ok()).any(|tags| tags.split(',').any(|t| matches(t.trim())))
+    headers
+        .get_all(name)
+        .iter()
+        .filter_map(|tags| tags.to_str().ok())
+        .any(|tags| tags.split(',').any(|t| matches(t.trim())))
 }
 
 fn empty(status: StatusCode) -> Response<ReleaseBody> {
