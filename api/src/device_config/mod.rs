@@ -24,6 +24,8 @@ pub mod limits;
 mod maintenance;
 mod networks;
 mod node;
+#[cfg(any(test, feature = "testing"))]
+pub mod random;
 mod read;
 #[cfg(any(test, feature = "testing"))]
 pub mod reference;
@@ -186,8 +188,8 @@ fn read_response(response: &DeviceAgentConfigResponse, before: &Layer, complaint
         let why = format!("{bytes} bytes, more than the {DOCUMENT_BYTES_MAX} that are allowed");
         return unreadable(&why, Origin::Cloud, before, complaints);
     }
-    // The section itself lies one deep in the document.
-    if given.clone().any(|(_, section)| node::wire_depth(section) >= DOCUMENT_DEPTH_MAX) {
+    // Counted from the section, not from the document: the versions travel one deeper than they are written.
+    if given.clone().any(|(_, section)| node::wire_depth(section) > DOCUMENT_DEPTH_MAX) {
         let why = format!("objects and lists inside each other more than {DOCUMENT_DEPTH_MAX} deep");
         return unreadable(&why, Origin::Cloud, before, complaints);
     }

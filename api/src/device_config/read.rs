@@ -13,7 +13,6 @@ use super::{
     node::{Kind, Node},
 };
 use crate::Secret;
-use std::borrow::Cow;
 
 /// Section names of the document, in the order of the reference.
 pub(super) const SECTIONS: [&str; 5] =
@@ -172,14 +171,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn network(&mut self, name: &Cow<'_, str>, value: Node<'_>) {
+    fn network(&mut self, name: &str, value: Node<'_>) {
         let path = format!("{NETWORKS}.{name}");
         if name.is_empty() || name.len() > NETWORK_NAME_BYTES_MAX || name.contains(char::is_control) {
             let allowed = format!("a name of 1 to {NETWORK_NAME_BYTES_MAX} bytes on one line");
             let fault = Fault { found: format!("a name of {} bytes", name.len()), ..fault_at(value, &allowed) };
             return self.complaints.refuse(self.origin, &path, fault);
         }
-        self.layer.networks.remove(&**name);
+        self.layer.networks.remove(name);
         let entry = match value.kind() {
             Kind::Null => return,
             Kind::Object => self.network_entry(&path, value),
@@ -189,8 +188,8 @@ impl<'a> Reader<'a> {
             }
         };
         // Half a network connects nowhere: the whole entry stays as it was, or is not there.
-        let entry = entry.or_else(|| self.before.networks.get(&**name).cloned());
-        self.layer.networks.extend(entry.map(|entry| (name.as_ref().into(), entry)));
+        let entry = entry.or_else(|| self.before.networks.get(name).cloned());
+        self.layer.networks.extend(entry.map(|entry| (name.into(), entry)));
     }
 
     fn network_entry(&mut self, path: &str, value: Node<'_>) -> Option<NetworkEntry> {

@@ -157,7 +157,7 @@ fn numbers_are_read_as_what_they_are() {
         ("1e1", Some(10), Some(10), 10.0),
         ("10.5", None, None, 10.5),
         ("-7", Some(-7), None, -7.0),
-        ("9223372036854775807", Some(i64::MAX), Some(i64::MAX as u64), 9.223372036854775807e18),
+        ("9223372036854775807", Some(i64::MAX), Some(i64::MAX as u64), 9.223372036854776e18),
         ("18446744073709551615", None, Some(u64::MAX), 18446744073709551615.0),
         ("1e17", None, None, 1e17),
         ("1e999", None, None, f64::INFINITY),
