@@ -10,7 +10,9 @@ use crate::{
     changes::Changes,
     clock::Clock,
     edge::metrics::Metrics,
+    logs::Logs,
     presence::Presence,
+    releases,
     store::Store,
 };
 
@@ -28,6 +30,10 @@ pub struct Context {
     pub presence: Presence,
     /// Which configurations have to be composed again.
     pub changes: Changes,
+    /// What devices said.
+    pub logs: Logs,
+    /// Which versions there are.
+    pub releases: releases::Watched,
     /// The time.
     pub clock: Clock,
     /// What was done, counted.

@@ -17,7 +17,9 @@ use crate::{
     clock::Clock,
     context::Context,
     edge::{self, Edge, ServeError, TlsError, metrics::Metrics},
+    logs::{self, Logs},
     presence::{self, Presence},
+    releases,
     store::{Durability, OpenError, Store},
 };
 
@@ -73,6 +75,7 @@ pub struct Running {
     stop: watch::Sender<bool>,
     port: JoinHandle<()>,
     clock_work: JoinHandle<()>,
+    pruning: JoinHandle<()>,
 }
 
 impl Running {
@@ -81,6 +84,7 @@ impl Running {
         let _ = self.stop.send(true);
         let _ = self.port.await;
         let _ = self.clock_work.await;
+        let _ = self.pruning.await;
     }
 }
 
@@ -107,6 +111,8 @@ pub fn context(options: &Options, address: String, draining: watch::Receiver<boo
         ancestry,
         presence: Presence::default(),
         changes: Changes::default(),
+        logs: Logs::new(store.logs.clone(), logs::retention::Limits::default()),
+        releases: releases::Watched::new(releases::Folder::of_data(&options.folder)),
         clock: Clock::default(),
         metrics: Metrics::default(),
         folder: options.folder.clone(),
@@ -127,8 +133,9 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let (stop, stopped) = watch::channel(false);
     let context = Arc::new(context(&options, url.clone(), stopped.clone())?);
     let clock_work = tokio::spawn(write_presence(context.clone(), stopped.clone()));
+    let pruning = tokio::spawn(logs::retention::keep_pruned(context.clone(), stopped.clone()));
     let port = tokio::spawn(edge::serve(port, context.clone(), stopped));
-    Ok(Running { address, url, context, stop, port, clock_work })
+    Ok(Running { address, url, context, stop, port, clock_work, pruning })
 }
 
 /// Once a second, and once more at the end.

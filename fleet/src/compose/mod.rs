@@ -29,6 +29,7 @@ pub use self::{
     reference::{Key, Reference},
 };
 use self::{complaint::Complaints, merge::merge};
+use crate::hex;
 
 /// A fragment in a fragment in …: deeper than this is a mistake rather than a design.
 pub const DEPTH_MAX: usize = 8;
@@ -119,15 +120,7 @@ pub fn compose(part: &Map<String, Value>, library: &Library) -> Result<Composed,
 
 /// The digest that names a document.
 pub fn revision(text: &str) -> String {
-    hex(ring::digest::digest(&ring::digest::SHA256, text.as_bytes()).as_ref())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex::encode(ring::digest::digest(&ring::digest::SHA256, text.as_bytes()).as_ref())
 }
 
 /// One composition under way.

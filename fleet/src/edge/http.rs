@@ -7,7 +7,7 @@ use http_body_util::Full;
 use tonic::body::Body;
 
 use super::{CORS_REQUEST_HEADERS, authenticate};
-use crate::context::Context;
+use crate::{context::Context, releases};
 
 /// Any request that is not gRPC.
 pub(super) async fn answer(context: &Context, request: Request<Body>, from: IpAddr) -> Response<Body> {
@@ -16,6 +16,11 @@ pub(super) async fn answer(context: &Context, request: Request<Body>, from: IpAd
     match path {
         "/healthz" if reads => sentence(200, "ok\n"),
         "/metrics" if reads => metrics(context, request.headers(), from).await,
+        _ if path.starts_with("/releases/") => {
+            releases::serve::answer(context.releases.folder(), request.method(), path, request.headers())
+                .await
+                .map(Body::new)
+        }
         _ if is_operation(path) => sentence(
             415,
             "this is a gRPC operation: POST it as application/grpc over HTTP/2, or as application/grpc-web+proto\n",

@@ -9,7 +9,10 @@ use prost::Message as _;
 use prost_types::{Struct, Value, value::Kind};
 
 use super::level::Levels;
-use crate::clock::{Millis, millis, timestamp};
+use crate::{
+    clock::{Millis, millis, timestamp},
+    hex,
+};
 
 /// A message or stack of a person's patience; a device splits its lines at 1 KiB, other callers send what they have.
 pub const TEXT_MAX_BYTES: usize = 32 << 10;
@@ -141,7 +144,7 @@ pub fn digest(entries: &[LogEntry]) -> String {
         let _ = entry.encode_length_delimited(&mut bytes);
         context.update(&bytes);
     }
-    context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(context.finish().as_ref())
 }
 
 /// An entry as clients expect it: they read `File` and `Line` of every caller.

@@ -4,9 +4,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::Logs;
+use tokio::sync::watch;
+
 use crate::{
-    clock::{Clock, Millis},
+    clock::Millis,
+    context::Context,
     store::{Db, DbError, logs as store},
 };
 
@@ -42,16 +44,18 @@ pub struct Pruned {
     pub over_size: usize,
 }
 
-/// Prunes for ever; the task ends when it is dropped. A failure is logged and tried again a minute later.
-pub async fn keep_pruned(logs: Arc<Logs>, clock: Arc<Clock>) {
+/// Prunes until the server stops. A failure is logged and tried again a minute later.
+pub async fn keep_pruned(context: Arc<Context>, mut stopped: watch::Receiver<bool>) {
     loop {
-        match logs.prune(clock.now()).await {
+        match context.logs.prune(context.clock.now()).await {
             Ok(Pruned { aged: 0, over_size: 0 }) => {}
             Ok(Pruned { aged, over_size }) => tracing::info!(aged, over_size, "deleted old blocks of log entries"),
             Err(DbError::Closed) => return,
             Err(cause) => tracing::error!(%cause, "could not delete old log entries; trying again in a minute"),
         }
-        tokio::time::sleep(EVERY).await;
+        if tokio::time::timeout(EVERY, stopped.wait_for(|stop| *stop)).await.is_ok() {
+            return;
+        }
     }
 }
 

@@ -252,7 +252,7 @@ impl Folder {
         }
         for entry in &channel.products {
             let release = self.release(&root, &entry.product, &entry.version)?;
-            if !release.is_some_and(|release| release.number == entry.number) {
+            if release.is_none_or(|release| release.number != entry.number) {
                 let (product, version) = (entry.product.clone(), entry.version.clone());
                 return Err(FolderError::NoRelease { channel: name.into(), product, version });
             }

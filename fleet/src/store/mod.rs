@@ -14,6 +14,7 @@
 pub mod audit;
 pub mod db;
 pub mod keys;
+pub mod logs;
 pub mod parts;
 pub mod secrets;
 pub mod tree;
@@ -26,7 +27,8 @@ const STATE: &[Migration] =
     &[Migration { number: 1, name: "first", sql: include_str!("../../migrations/state/0001_first.sql") }];
 
 /// The changes of the log database, in order.
-const LOGS: &[Migration] = &[];
+const LOGS: &[Migration] =
+    &[Migration { number: 1, name: "blocks", sql: include_str!("../../migrations/logs/0001_blocks.sql") }];
 
 /// Both databases. `store.read`, `store.scan` and `store.write` speak to `state`.
 #[derive(Clone)]
