@@ -1,1 +1,7 @@
-//! Being built.
+//! A whole world in one process, and real ones: everything the agent and the fleet server are tested with.
+//!
+//! `world` is a simulated device with a simulated fleet server, time and faults, in which the agent of production lives.
+//! `real` starts the real programs on this machine.
+
+pub mod real;
+pub mod world;

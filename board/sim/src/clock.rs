@@ -159,8 +159,13 @@ impl SimClock {
         Wall::from_millis(self.inner.wall_ahead.get().saturating_add(passed))
     }
 
+    /// Resolves after `duration`.
+    pub async fn sleep(&self, duration: Duration) {
+        self.until(self.mono() + duration).await;
+    }
+
     /// Resolves at `at` of the present boot.
-    pub(crate) async fn until(&self, at: Mono) {
+    pub async fn until(&self, at: Mono) {
         let moment = i128::from(at.as_nanos()) + self.inner.booted.get();
         let moment = if at == Mono::NEVER { u64::MAX } else { u64::try_from(moment.max(0)).unwrap_or(u64::MAX) };
         let phase = self.inner.phase.get();

@@ -580,9 +580,14 @@ impl Files for FilesPort {
             return Err(SimFiles::error("copy", from, io::ErrorKind::FileTooLarge));
         }
         self.takes_as_long_as(content.len()).await;
-        self.disk.stream_begin(&self.alive, to, 0)?;
-        for chunk in content.chunks(crate::fetch::CHUNK_BYTES) {
-            self.disk.stream_chunk(&self.alive, to, chunk)?;
+        let copied = self.disk.stream_begin(&self.alive, to, 0).and_then(|()| {
+            let mut chunks = content.chunks(crate::fetch::CHUNK_BYTES);
+            chunks.try_for_each(|chunk| self.disk.stream_chunk(&self.alive, to, chunk))
+        });
+        if let Err(error) = copied {
+            // Half a copy is no copy.
+            self.disk.lose(to);
+            return Err(error);
         }
         Ok(content.len() as u64)
     }

@@ -48,6 +48,15 @@ pub fn program(version: &str, platform: &str, size: usize) -> Vec<u8> {
     image
 }
 
+/// The version of a whole program that runs on `platform`.
+#[must_use]
+pub fn version(image: &[u8], platform: &str) -> Option<String> {
+    match runs(image, platform) {
+        Runs::As(version) => Some(version),
+        Runs::Broken | Runs::NotAtAll => None,
+    }
+}
+
 /// What becomes of bytes that somebody tries to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Runs {

@@ -109,6 +109,12 @@ impl SimBoard {
         self.life.borrow().as_ref().is_some_and(power::Alive::get)
     }
 
+    /// What kind of machine it is.
+    #[must_use]
+    pub fn platform(&self) -> String {
+        self.facts.borrow().platform.clone()
+    }
+
     /// Another kind of machine, from the next life on.
     pub fn set_platform(&self, platform: &str) {
         platform.clone_into(&mut self.facts.borrow_mut().platform);
