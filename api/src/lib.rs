@@ -8,10 +8,12 @@ pub mod brand;
 #[cfg(feature = "client")]
 pub mod client;
 pub mod device_config;
+mod digest;
 pub mod json;
 pub mod method;
 pub mod pb;
 pub mod releases;
 pub mod secret;
 
+pub use digest::digest;
 pub use secret::Secret;
