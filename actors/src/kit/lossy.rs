@@ -149,6 +149,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::disallowed_methods, reason = "log records come from any thread, and this proves it")]
     fn a_waiting_reader_is_woken_from_another_thread() {
         let (writer, reader) = lossy(64);
         let thread = std::thread::spawn(move || writer.push(b"hello"));

@@ -12,9 +12,9 @@ use std::time::Duration;
 use board::{Mono, Wall};
 
 use super::{
-    LOGS_LOGGER,
     frame::{self, LINES_BYTES_MAX},
     line::{Level, Line},
+    logs_logger,
 };
 use crate::{cloud::Acknowledged, kit::backoff::Backoff};
 
@@ -217,7 +217,7 @@ fn lost_line(lines: u64, at: Wall) -> Line {
     Line {
         at,
         level: Level::Warn,
-        logger: LOGS_LOGGER.into(),
+        logger: logs_logger(),
         file: String::new(),
         line: 0,
         text: format!("{lines} lines lost: they came faster than they could be kept"),

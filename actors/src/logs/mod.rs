@@ -14,14 +14,16 @@ mod tests;
 
 use std::{collections::BTreeMap, rc::Rc};
 
-use api::pb::platform::common::v1::LogEntry;
+use api::{brand, pb::platform::common::v1::LogEntry};
 use prost_types::{Struct, Timestamp, Value, value::Kind};
 
 use frame::Lost;
 use line::{Level, Line};
 
 /// Logger of the lines about lines.
-const LOGS_LOGGER: &str = "platform-agent.logs";
+fn logs_logger() -> String {
+    format!("{}.logs", brand::AGENT)
+}
 
 /// A batch that waits for delivery: cut once, numbered and stored before it is first offered.
 #[derive(Clone, Debug)]
@@ -53,7 +55,7 @@ impl Offered {
         let gap = (!self.lost.is_none()).then(|| Line {
             at: lines.first().map(|line| line.at).unwrap_or_default(),
             level: Level::Warn,
-            logger: LOGS_LOGGER.into(),
+            logger: logs_logger(),
             file: String::new(),
             line: 0,
             text: gap(self.lost),
