@@ -10,6 +10,7 @@ pub mod changes;
 pub mod clock;
 pub mod compose;
 pub mod context;
+pub mod documents;
 pub mod edge;
 pub mod hex;
 pub mod ids;

@@ -13,10 +13,14 @@
 
 pub mod audit;
 pub mod db;
+pub mod fragments;
 pub mod keys;
+pub mod locations;
 pub mod logs;
+pub mod organizations;
 pub mod parts;
 pub mod secrets;
+pub mod status;
 pub mod tree;
 
 use std::path::Path;

@@ -1,0 +1,84 @@
+//! What callers send, read once: names, pages.
+
+use crate::{
+    limits::{NAME_CHARS_MAX, PAGE_DEFAULT, PAGE_MAX},
+    refusal::Refusal,
+};
+
+/// A name a person gave: trimmed, 1 to 200 printable characters.
+pub fn name(field: &'static str, given: &str) -> Result<String, Refusal> {
+    let name = given.trim();
+    let length = name.chars().count();
+    if !(1..=NAME_CHARS_MAX).contains(&length) {
+        return Err(Refusal::invalid(field, format_args!("1 to {NAME_CHARS_MAX} characters, this has {length}")));
+    }
+    printable(field, name)?;
+    Ok(name.to_owned())
+}
+
+/// Text without control characters; may be empty.
+pub fn printable(field: &'static str, text: &str) -> Result<(), Refusal> {
+    match text.chars().any(char::is_control) {
+        true => Err(Refusal::invalid(field, "contains control characters")),
+        false => Ok(()),
+    }
+}
+
+/// `None` for what several clients send when nothing was given.
+pub fn given(text: Option<&str>) -> Option<&str> {
+    text.filter(|text| !text.is_empty())
+}
+
+/// How many entries a page has; absent or 0 is our choice.
+pub fn page_size(field: &'static str, asked: i64) -> Result<usize, Refusal> {
+    match usize::try_from(asked) {
+        Ok(0) => Ok(PAGE_DEFAULT),
+        Ok(size) if size <= PAGE_MAX => Ok(size),
+        _ => Err(Refusal::invalid(field, format_args!("0 (for {PAGE_DEFAULT}) to {PAGE_MAX}"))),
+    }
+}
+
+/// The part of a host name that a name becomes: letters, digits and single dashes.
+pub fn dns_label(name: &str) -> String {
+    let mut label = String::new();
+    for letter in name.chars() {
+        if letter.is_ascii_alphanumeric() {
+            label.push(letter.to_ascii_lowercase());
+        } else if !label.is_empty() && !label.ends_with('-') {
+            label.push('-');
+        }
+    }
+    // Room for "-99" behind it; a label has at most 63 bytes, and these are ASCII.
+    label.truncate(56);
+    let label = label.trim_end_matches('-');
+    if label.is_empty() { "x".to_owned() } else { label.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        assert_eq!(name("name", "  Werk Süd ").unwrap(), "Werk Süd");
+        assert_eq!(name("name", &"ü".repeat(200)).unwrap().chars().count(), 200);
+        for wrong in ["", "   ", "a\nb", "a\0b", &"x".repeat(201)] {
+            assert!(name("name", wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn labels() {
+        let long = "a".repeat(70);
+        let table = [
+            ("Robo Arm 1", "robo-arm-1"),
+            ("  --x--  ", "x"),
+            ("Süd/Nord", "s-d-nord"),
+            ("日本", "x"),
+            (&long, &long[..56]),
+        ];
+        for (name, label) in table {
+            assert_eq!(dns_label(name), label, "{name}");
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Fragments, every revision they had, and who uses them.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::{DbError, Row, Tx, audit, audit::Entry, parts};
+use crate::{
+    authz::{Fragment, Granted, Organization, right},
+    clock::Millis,
+    compose::{self, Key, Library},
+    refusal::Refusal,
+};
+
+/// FragmentVisibility on the wire.
+pub const PRIVATE: i64 = 1;
+/// Listed for everybody.
+pub const PUBLIC: i64 = 2;
+/// Usable by whoever knows the id.
+pub const PUBLIC_UNLISTED: i64 = 3;
+
+/// One row.
+#[derive(Debug, Clone)]
+pub struct Stored {
+    /// UUID.
+    pub id: String,
+    /// The one that owns it.
+    pub organization: String,
+    /// Its name.
+    pub organization_name: String,
+    /// Its namespace.
+    pub organization_namespace: Option<String>,
+    /// As given.
+    pub name: String,
+    /// [`PRIVATE`], [`PUBLIC`] or [`PUBLIC_UNLISTED`].
+    pub visibility: i64,
+    /// JSON text of an object, as it was sent.
+    pub config: String,
+    /// Counted from 1.
+    pub revision: String,
+    /// Strictly increasing.
+    pub updated_at: Millis,
+    /// When it was created.
+    pub created_at: Millis,
+}
+
+macro_rules! select {
+    ($rest:literal) => {
+        concat!(
+            "SELECT f.id, f.organization_id, o.name, o.public_namespace, f.name, f.visibility, f.config, f.revision,
+                    f.updated_at, f.created_at
+             FROM fragments f JOIN organizations o ON o.id = f.organization_id ",
+            $rest
+        )
+    };
+}
+
+fn stored(row: &Row<'_>) -> Result<Stored, DbError> {
+    Ok(Stored {
+        id: row.text(0)?,
+        organization: row.text(1)?,
+        organization_name: row.text(2)?,
+        organization_namespace: row.maybe_text(3)?,
+        name: row.text(4)?,
+        visibility: row.int(5)?,
+        config: row.text(6)?,
+        revision: row.text(7)?,
+        updated_at: row.int(8)?,
+        created_at: row.int(9)?,
+    })
+}
+
+/// By id.
+pub fn get(tx: &Tx<'_>, id: &str) -> Result<Option<Stored>, DbError> {
+    tx.first(select!("WHERE f.id = $1"), &[id.into()], stored)
+}
+
+/// Of one organization.
+pub fn of_organization(tx: &Tx<'_>, organization: &str) -> Result<Vec<Stored>, DbError> {
+    tx.all(select!("WHERE f.organization_id = $1 ORDER BY f.created_at, f.id"), &[organization.into()], stored)
+}
+
+/// Public ones of every other organization.
+pub fn public_elsewhere(tx: &Tx<'_>, organization: &str) -> Result<Vec<Stored>, DbError> {
+    let sql = select!("WHERE f.visibility = 2 AND f.organization_id <> $1 ORDER BY f.created_at, f.id");
+    tx.all(sql, &[organization.into()], stored)
+}
+
+/// Puts into `library` everything `document` names that `organization` may use: its own and public ones.
+pub fn fill(
+    tx: &Tx<'_>,
+    organization: &str,
+    document: &Map<String, Value>,
+    library: &mut Library,
+) -> Result<(), DbError> {
+    // Each round goes one level deeper; the last one finds nothing missing.
+    for _ in 0..=compose::DEPTH_MAX {
+        let missing = compose::missing(document, library);
+        if missing.is_empty() {
+            break;
+        }
+        for key in missing {
+            let found = usable(tx, organization, &key)?;
+            library.add(
+                key,
+                found.and_then(|(revision, config)| compose::Fragment::read(revision, &config)).map(Arc::new),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// (revision, config) of the revision that is asked for, or of the present one.
+fn usable(tx: &Tx<'_>, organization: &str, key: &Key) -> Result<Option<(String, String)>, DbError> {
+    let both = |row: &Row<'_>| Ok((row.text(0)?, row.text(1)?));
+    match &key.version {
+        None => tx.first(
+            "SELECT revision, config FROM fragments WHERE id = $1 AND (organization_id = $2 OR visibility <> 1)",
+            &[(&*key.id).into(), organization.into()],
+            both,
+        ),
+        Some(version) => tx.first(
+            "SELECT r.revision, r.config FROM fragment_revisions r JOIN fragments f ON f.id = r.fragment_id
+             WHERE f.id = $1 AND (f.organization_id = $2 OR f.visibility <> 1) AND r.revision = $3",
+            &[(&*key.id).into(), organization.into(), (&**version).into()],
+            both,
+        ),
+    }
+}
+
+/// A new fragment, private unless said otherwise.
+pub fn create(
+    tx: &Tx<'_>,
+    granted: &Granted<Organization, right::WriteFragment>,
+    new: &New<'_>,
+    now: Millis,
+) -> Result<(), Refusal> {
+    let sql = "INSERT INTO fragments (id, organization_id, name, visibility, config, revision, updated_at, created_at)
+               VALUES ($1, $2, $3, $4, $5, '1', $6, $6)";
+    let args = [
+        new.id.into(),
+        granted.organization().into(),
+        new.name.into(),
+        new.visibility.into(),
+        new.config.into(),
+        now.into(),
+    ];
+    tx.run(sql, &args).map_err(|why| name_is_taken(why, new.name))?;
+    keep_revision(tx, granted.caller(), new, "1", now)?;
+    note_uses(tx, "fragment", new.id, granted.organization(), new.config)?;
+    let entry = Entry { resource_type: "fragment", resource_id: new.id, operation: "CreateFragment", detail: new.name };
+    Ok(audit::record_by(tx, granted.caller(), granted.organization(), now, &entry)?)
+}
+
+/// What a fragment is to be.
+pub struct New<'a> {
+    /// UUID.
+    pub id: &'a str,
+    /// As given.
+    pub name: &'a str,
+    /// JSON text of an object.
+    pub config: &'a str,
+    /// [`PRIVATE`], [`PUBLIC`] or [`PUBLIC_UNLISTED`].
+    pub visibility: i64,
+}
+
+/// What an update changes; `None` leaves it.
+#[derive(Debug, Default)]
+pub struct Change {
+    /// New name.
+    pub name: Option<String>,
+    /// New configuration, JSON text.
+    pub config: Option<String>,
+    /// [`PRIVATE`], [`PUBLIC`] or [`PUBLIC_UNLISTED`].
+    pub visibility: Option<i64>,
+    /// Refuse if it was changed after this.
+    pub last_known_update: Option<Millis>,
+}
+
+/// Changes a fragment; every change makes a revision. Returns what it is now.
+pub fn update(
+    tx: &Tx<'_>,
+    granted: &Granted<Fragment, right::WriteFragment>,
+    change: Change,
+    now: Millis,
+) -> Result<Stored, Refusal> {
+    let old = get(tx, granted.id())?.ok_or_else(|| Refusal::not_found("fragment", granted.id()))?;
+    if change.last_known_update.is_some_and(|known| known < old.updated_at) {
+        return Err(Refusal::stale("the fragment was changed meanwhile: read it again, then repeat your change"));
+    }
+    let new = Stored {
+        name: change.name.unwrap_or_else(|| old.name.clone()),
+        config: change.config.unwrap_or_else(|| old.config.clone()),
+        visibility: change.visibility.unwrap_or(old.visibility),
+        revision: next_revision(&old.revision),
+        updated_at: now.max(old.updated_at + 1),
+        ..old.clone()
+    };
+    if (&new.name, &new.config, new.visibility) == (&old.name, &old.config, old.visibility) {
+        return Ok(old);
+    }
+    let sql = "UPDATE fragments SET name = $2, visibility = $3, config = $4, revision = $5, updated_at = $6
+               WHERE id = $1";
+    let args = [
+        (&*new.id).into(),
+        (&*new.name).into(),
+        new.visibility.into(),
+        (&*new.config).into(),
+        (&*new.revision).into(),
+        new.updated_at.into(),
+    ];
+    tx.run(sql, &args).map_err(|why| name_is_taken(why, &new.name))?;
+    let what = New { id: &new.id, name: &new.name, config: &new.config, visibility: new.visibility };
+    keep_revision(tx, granted.caller(), &what, &new.revision, new.updated_at)?;
+    if new.config != old.config {
+        note_uses(tx, "fragment", &new.id, &new.organization, &new.config)?;
+    }
+    audit::record(tx, granted, now, "UpdateFragment", &format!("revision {}", new.revision))?;
+    Ok(new)
+}
+
+fn next_revision(revision: &str) -> String {
+    revision.parse::<u64>().map_or_else(|_| format!("{revision}.1"), |number| (number + 1).to_string())
+}
+
+fn name_is_taken(why: DbError, name: &str) -> Refusal {
+    match why {
+        DbError::Exists(_) => Refusal::exists(format!("the organization has a fragment named {name:?} already")),
+        other => other.into(),
+    }
+}
+
+fn keep_revision(
+    tx: &Tx<'_>,
+    caller: &crate::authn::Caller,
+    what: &New<'_>,
+    revision: &str,
+    at: Millis,
+) -> Result<(), DbError> {
+    let (by_type, by) = parts::editor(caller);
+    let sql = "INSERT INTO fragment_revisions
+                   (fragment_id, revision, name, visibility, config, made_at, edited_by_type, edited_by)
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+    let args = [
+        what.id.into(),
+        revision.into(),
+        what.name.into(),
+        what.visibility.into(),
+        what.config.into(),
+        at.into(),
+        by_type.into(),
+        by.into(),
+    ];
+    tx.run(sql, &args)?;
+    Ok(())
+}
+
+/// Looks that the fragments a document names neither contain it nor lie too deep, and notes whom it names.
+/// Called in the transaction that stores the document: two changes at once cannot close a circle between them.
+pub fn note_uses(tx: &Tx<'_>, kind: &str, id: &str, organization: &str, config: &str) -> Result<(), Refusal> {
+    tx.run("DELETE FROM fragment_uses WHERE user_kind = $1 AND user_id = $2", &[kind.into(), id.into()])?;
+    let Ok(Value::Object(document)) = serde_json::from_str(config) else { return Ok(()) };
+    let mut library = Library::default();
+    let direct = compose::missing(&document, &library);
+    if direct.is_empty() {
+        return Ok(());
+    }
+    let most = crate::limits::FRAGMENTS_PER_CONFIG_MAX;
+    if direct.len() > most {
+        return Err(Refusal::invalid(
+            "config",
+            format_args!("names {} fragments, at most {most} are allowed", direct.len()),
+        ));
+    }
+    fill(tx, organization, &document, &mut library)?;
+    let check = if kind == "part" {
+        compose::check_part(&document, &library)
+    } else {
+        compose::check_fragment(id, &document, &library)
+    };
+    check.map_err(|why| Refusal::invalid("config", why))?;
+    for key in direct {
+        let sql = "INSERT INTO fragment_uses (user_kind, user_id, fragment_id) VALUES ($1, $2, $3)
+                   ON CONFLICT (user_kind, user_id, fragment_id) DO NOTHING";
+        tx.run(sql, &[kind.into(), id.into(), (&*key.id).into()])?;
+    }
+    Ok(())
+}
+
+/// How many parts name it directly, and how many organizations these lie in.
+pub fn usage(tx: &Tx<'_>, id: &str) -> Result<(i64, i64, i64), DbError> {
+    let sql = "SELECT COUNT(*), COUNT(DISTINCT p.machine_id), COUNT(DISTINCT l.organization_id)
+               FROM fragment_uses u JOIN parts p ON p.id = u.user_id JOIN machines m ON m.id = p.machine_id
+                    JOIN locations l ON l.id = m.location_id
+               WHERE u.fragment_id = $1 AND u.user_kind = 'part'";
+    Ok(tx.first(sql, &[id.into()], |row| Ok((row.int(0)?, row.int(1)?, row.int(2)?)))?.unwrap_or_default())
+}
+
+/// One revision.
+#[derive(Debug, Clone)]
+pub struct Revision {
+    /// Counted from 1.
+    pub revision: String,
+    /// Its name then.
+    pub name: String,
+    /// Its visibility then.
+    pub visibility: i64,
+    /// Its configuration then.
+    pub config: String,
+    /// When it was made.
+    pub made_at: Millis,
+    /// By whom: AuthenticationType.
+    pub edited_by_type: i64,
+    /// By whom: id.
+    pub edited_by: String,
+}
+
+/// Newest first: revisions made before `before`, at most `limit`.
+pub fn revisions(tx: &Tx<'_>, id: &str, before: Millis, limit: i64) -> Result<Vec<Revision>, DbError> {
+    let sql = "SELECT revision, name, visibility, config, made_at, edited_by_type, edited_by FROM fragment_revisions
+               WHERE fragment_id = $1 AND made_at < $2 ORDER BY made_at DESC LIMIT $3";
+    tx.all(sql, &[id.into(), before.into(), limit.into()], |row| {
+        Ok(Revision {
+            revision: row.text(0)?,
+            name: row.text(1)?,
+            visibility: row.int(2)?,
+            config: row.text(3)?,
+            made_at: row.int(4)?,
+            edited_by_type: row.int(5)?,
+            edited_by: row.text(6)?,
+        })
+    })
+}
