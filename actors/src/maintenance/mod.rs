@@ -5,6 +5,7 @@
 //! that this system does not know keeps its windows shut and is complained about: opening at a guessed hour is worse.
 
 mod posix_rule;
+mod system;
 mod zone;
 
 use std::{path::PathBuf, rc::Rc};
@@ -12,6 +13,7 @@ use std::{path::PathBuf, rc::Rc};
 use api::device_config::{Maintenance, Window, Zone};
 use board::Wall;
 
+pub use system::SystemWindows;
 pub use zone::{TimeZone, ZONE_FILE_BYTES_MAX};
 
 const MINUTES_PER_DAY: i64 = 24 * 60;
