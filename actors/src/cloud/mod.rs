@@ -3,20 +3,49 @@
 //!
 //! Owns when to call and what an answer means for the others; the calls themselves are a port, answered by a thread
 //! that speaks gRPC-Web. A cloud that is silent, slow or wrong never holds up another actor.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `machine` | when to call, how long to wait after a failure, what is told to whom |
+//! | `calls` | one wake-up's calls in their order, and what their answers say |
+//! | `status` | what the device tells about itself, bounded |
+//! | `port` | the fleet server, as the agent needs it |
+//! | `actor` | waiting and doing |
 
 pub mod port;
 
-use std::rc::Rc;
+use std::{fmt, rc::Rc};
 
 use api::pb::platform::app::agent::v1::DeviceAgentConfigResponse;
+use prost::Message as _;
 
 /// A configuration as the fleet server sent it, unread.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct FetchedConfig {
     /// The answer.
     pub response: Rc<DeviceAgentConfigResponse>,
     /// SHA-256 of the encoded answer without its check interval: the same digest means nothing changed.
     pub revision: [u8; 32],
+}
+
+/// The answer holds passwords: only its name is shown.
+impl fmt::Debug for FetchedConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("revision ")?;
+        self.revision.iter().take(4).try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl FetchedConfig {
+    /// Names an answer by its content. What is no part of the configuration is taken out first: the interval of the
+    /// checks, and a deprecated map whose order on the wire means nothing and which nobody reads.
+    #[must_use]
+    pub fn of(mut response: DeviceAgentConfigResponse) -> Self {
+        response.check_interval = None;
+        response.subsystem_configs = Default::default();
+        let revision = api::digest(&response.encode_to_vec());
+        FetchedConfig { response: Rc::new(response), revision }
+    }
 }
 
 /// How the fleet server can be reached right now.
