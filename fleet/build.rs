@@ -22,6 +22,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .build_transport(false)
         // An operation that is not in the table answers UNIMPLEMENTED.
         .generate_default_stubs(true)
+        // Kept as the bytes that go out: what every device asks for every few seconds is encoded once.
+        .extern_path(
+            ".platform.app.agent.v1.DeviceAgentConfigResponse",
+            "crate::services::configuration::EncodedConfig",
+        )
         .extern_path(".platform", "::api::pb::platform")
         .extern_path(".proto", "::api::pb::proto")
         .extern_path(".google.rpc", "::api::pb::google::rpc")

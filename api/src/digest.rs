@@ -1,13 +1,19 @@
-//! SHA-256, for naming content.
+//! The one digest used everywhere: SHA-256.
 
-/// The SHA-256 of `bytes`.
+/// SHA-256 of `bytes`.
 #[must_use]
-pub fn digest(bytes: &[u8]) -> [u8; 32] {
+pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     let mut sum = [0; 32];
     for (byte, value) in sum.iter_mut().zip(ring::digest::digest(&ring::digest::SHA256, bytes).as_ref()) {
         *byte = *value;
     }
     sum
+}
+
+/// SHA-256 of `bytes`, for naming content.
+#[must_use]
+pub fn digest(bytes: &[u8]) -> [u8; 32] {
+    sha256(bytes)
 }
 
 #[cfg(test)]

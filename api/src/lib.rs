@@ -8,7 +8,7 @@ pub mod brand;
 #[cfg(feature = "client")]
 pub mod client;
 pub mod device_config;
-mod digest;
+pub mod digest;
 pub mod json;
 pub mod method;
 pub mod pb;

@@ -13,6 +13,7 @@ use crate::{
     logs::Logs,
     presence::Presence,
     releases,
+    services::configuration::Configurations,
     store::Store,
 };
 
@@ -32,6 +33,8 @@ pub struct Context {
     pub changes: Changes,
     /// What devices said.
     pub logs: Logs,
+    /// Answers to devices that are still good.
+    pub configurations: Configurations,
     /// Which versions there are.
     pub releases: releases::Watched,
     /// The time.

@@ -80,7 +80,14 @@ macro_rules! operations {
     (@reply stream $reply:ty) => { Replies<$reply> };
 }
 
-use api::pb::{platform::app::v1 as app, proto::rpc::v1 as rpc};
+use api::pb::{
+    platform::{
+        app::{agent::v1 as agent, v1 as app},
+        fleet::v1 as fleet,
+    },
+    proto::rpc::v1 as rpc,
+};
+use services::configuration::EncodedConfig;
 
 operations! { table:
     "proto.rpc.v1.AuthService" auth_service_server::AuthService {
@@ -88,9 +95,20 @@ operations! { table:
     }
     "platform.app.v1.AppService" app_service_server::AppService {
         unary ListOrganizations list_organizations(app::ListOrganizationsRequest) -> app::ListOrganizationsResponse = services::organizations::list;
+        unary GetRobotPartLogs get_robot_part_logs(app::GetRobotPartLogsRequest) -> app::GetRobotPartLogsResponse = services::part_logs::get;
+        stream TailRobotPartLogs tail_robot_part_logs(app::TailRobotPartLogsRequest) -> app::TailRobotPartLogsResponse = services::part_logs::tail;
     }
-    "platform.app.v1.RobotService" robot_service_server::RobotService {}
-    "platform.app.agent.v1.AgentDeviceService" agent_device_service_server::AgentDeviceService {}
-    "platform.fleet.v1.DeviceService" device_service_server::DeviceService {}
+    "platform.app.v1.RobotService" robot_service_server::RobotService {
+        unary Config config(app::ConfigRequest) -> app::ConfigResponse = services::device::config;
+        unary Log log(app::LogRequest) -> app::LogResponse = services::device::log;
+        unary NeedsRestart needs_restart(app::NeedsRestartRequest) -> app::NeedsRestartResponse = services::device::needs_restart;
+    }
+    "platform.app.agent.v1.AgentDeviceService" agent_device_service_server::AgentDeviceService {
+        unary DeviceAgentConfig device_agent_config(agent::DeviceAgentConfigRequest) -> EncodedConfig = services::device::agent_config;
+    }
+    "platform.fleet.v1.DeviceService" device_service_server::DeviceService {
+        unary Report report(fleet::ReportRequest) -> fleet::ReportResponse = services::device::report;
+        unary UploadLogs upload_logs(fleet::UploadLogsRequest) -> fleet::UploadLogsResponse = services::device::upload_logs;
+    }
     "platform.fleet.v1.AdminService" admin_service_server::AdminService {}
 }

@@ -20,6 +20,7 @@ use crate::{
     logs::{self, Logs},
     presence::{self, Presence},
     releases,
+    services::configuration::Configurations,
     store::{Durability, OpenError, Store},
 };
 
@@ -112,6 +113,7 @@ pub fn context(options: &Options, address: String, draining: watch::Receiver<boo
         presence: Presence::default(),
         changes: Changes::default(),
         logs: Logs::new(store.logs.clone(), logs::retention::Limits::default()),
+        configurations: Configurations::default(),
         releases: releases::Watched::new(releases::Folder::of_data(&options.folder)),
         clock: Clock::default(),
         metrics: Metrics::default(),

@@ -1,40 +1,14 @@
-//! What devices tell and ask: their status, and whether to restart.
-
-use api::pb::platform::fleet::v1::DeviceStatus;
-use prost::Message as _;
+//! What devices ask: their configuration, and whether to restart.
 
 use super::{DbError, Tx};
 use crate::{
     authz::{Granted, Part, right::ActAsDevice},
     clock::Millis,
-    hex,
 };
 
 /// A part's configuration as it was written.
 pub fn config(tx: &Tx<'_>, part: &Granted<Part, ActAsDevice>) -> Result<Option<String>, DbError> {
     tx.first("SELECT config FROM parts WHERE id = $1", &[part.id().into()], |row| row.text(0))
-}
-
-/// Keeps what a device says of itself, instead of what it said before.
-pub fn keep_status(
-    tx: &Tx<'_>,
-    part: &Granted<Part, ActAsDevice>,
-    status: &DeviceStatus,
-    now: Millis,
-) -> Result<(), DbError> {
-    tx.run(
-        "INSERT INTO part_status (part_id, status, reported_at) SELECT id, $2, $3 FROM parts WHERE id = $1
-         ON CONFLICT (part_id) DO UPDATE SET status = excluded.status, reported_at = excluded.reported_at",
-        &[part.id().into(), (&hex::encode(&status.encode_to_vec())).into(), now.into()],
-    )?;
-    Ok(())
-}
-
-/// What a device said of itself last, and when. One that this version cannot read reads as none.
-pub fn status(tx: &Tx<'_>, part: &str) -> Result<Option<(DeviceStatus, Millis)>, DbError> {
-    let sql = "SELECT status, reported_at FROM part_status WHERE part_id = $1";
-    let kept = tx.first(sql, &[part.into()], |row| Ok((row.text(0)?, row.int(1)?)))?;
-    Ok(kept.and_then(|(text, at)| Some((DeviceStatus::decode(hex::decode(&text)?.as_slice()).ok()?, at))))
 }
 
 /// A wish that the device restart its machine server.

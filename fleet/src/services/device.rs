@@ -1,0 +1,180 @@
+//! What devices call: their configuration, their log, their status, whether to restart.
+//!
+//! Each call counts as a sign of life, in memory; none costs a commit for that.
+
+use std::time::Duration;
+
+use api::pb::platform::{
+    app::{
+        agent::v1::DeviceAgentConfigRequest,
+        v1::{
+            ConfigRequest, ConfigResponse, LogRequest, LogResponse, NeedsRestartRequest, NeedsRestartResponse,
+        },
+    },
+    common::v1::LogEntry,
+    fleet::v1::{DeviceStatus, ReportRequest, ReportResponse, UploadLogsRequest, UploadLogsResponse},
+};
+use prost::Message as _;
+
+use super::{configuration, configuration::EncodedConfig, robot_config};
+use crate::{
+    authn::Caller,
+    authz::{Granted, Part, right::ActAsDevice},
+    clock::{Millis, millis},
+    context::Context,
+    hex,
+    logs::{ENTRIES_PER_CALL_MAX, SPOOL_ID_MAX_BYTES, Source},
+    refusal::Refusal,
+    store::{devices, status},
+};
+
+/// How often a device asks whether to restart: beside its configuration, so that it wakes up once.
+const RESTART_CHECK_EVERY: Duration = configuration::CHECK_EVERY;
+/// Of a device's status; the device's own limits keep it far below.
+const STATUS_MAX_BYTES: usize = 64 << 10;
+
+/// Who calls as this part's device; and that it lives.
+async fn device(
+    context: &Context,
+    caller: &Caller,
+    part: &str,
+) -> Result<(Granted<Part, ActAsDevice>, Millis), Refusal> {
+    let part = context.authz.device(caller, part).await?;
+    let now = context.clock.now();
+    context.presence.touch(part.id(), now);
+    Ok((part, now))
+}
+
+/// DeviceAgentConfig: the `agent` section of the part's configuration.
+pub async fn agent_config(
+    context: &Context,
+    caller: Caller,
+    request: DeviceAgentConfigRequest,
+) -> Result<EncodedConfig, Refusal> {
+    let (part, now) = device(context, &caller, &request.id).await?;
+    let platform = request.host_info.map(|host| host.platform).unwrap_or_default();
+    configuration::encoded(context, &part, &platform, now).await
+}
+
+/// Config: the whole of it, as a machine server reads it.
+pub async fn config(context: &Context, caller: Caller, request: ConfigRequest) -> Result<ConfigResponse, Refusal> {
+    let (part, _) = device(context, &caller, &request.id).await?;
+    let composed = configuration::composed(context, &part).await?;
+    let composed = composed.map_err(|refused| Refusal::precondition(refused.to_string()))?;
+    Ok(ConfigResponse { config: Some(robot_config::from_composed(&part, &composed)) })
+}
+
+/// Log: entries of a caller that does not number its batches.
+pub async fn log(context: &Context, caller: Caller, request: LogRequest) -> Result<LogResponse, Refusal> {
+    let (part, now) = device(context, &caller, &request.id).await?;
+    check_count(&request.logs)?;
+    context.logs.take(part.id(), Source::Unnumbered, request.logs, now).await?;
+    Ok(LogResponse {})
+}
+
+/// UploadLogs: one numbered batch; a repeat is acknowledged and dropped.
+pub async fn upload_logs(
+    context: &Context,
+    caller: Caller,
+    request: UploadLogsRequest,
+) -> Result<UploadLogsResponse, Refusal> {
+    let (part, now) = device(context, &caller, &request.part_id).await?;
+    check_count(&request.logs)?;
+    if request.spool_id.is_empty() || request.spool_id.len() > SPOOL_ID_MAX_BYTES {
+        return Err(Refusal::invalid("spool_id", format!("1 to {SPOOL_ID_MAX_BYTES} bytes are needed")));
+    }
+    let number = i64::try_from(request.batch_number).ok().filter(|number| *number > 0);
+    let number = number.ok_or_else(|| Refusal::invalid("batch_number", "batches are counted from 1"))?;
+    let taken = context.logs.take(part.id(), Source::Spool { id: request.spool_id, number }, request.logs, now).await?;
+    Ok(UploadLogsResponse { acknowledged: u64::try_from(taken.acknowledged).unwrap_or_default() })
+}
+
+fn check_count(entries: &[LogEntry]) -> Result<(), Refusal> {
+    match entries.len() > ENTRIES_PER_CALL_MAX {
+        true => Err(Refusal::invalid("logs", format!("at most {ENTRIES_PER_CALL_MAX} entries go into one call"))),
+        false => Ok(()),
+    }
+}
+
+/// NeedsRestart: tells the device of an operator's wish once. The call after that one clears it.
+pub async fn needs_restart(
+    context: &Context,
+    caller: Caller,
+    request: NeedsRestartRequest,
+) -> Result<NeedsRestartResponse, Refusal> {
+    let (part, now) = device(context, &caller, &request.id).await?;
+    let must_restart = match context.store.read(|tx| devices::restart_mark(tx, &part)).await? {
+        None => false,
+        Some(mark) => {
+            let part = part.clone();
+            let write = move |tx: &crate::store::Tx<'_>| match mark.told {
+                None => devices::restart_told(tx, &part, mark, now),
+                Some(_) => devices::clear_restart_mark(tx, &part, mark.at).map(drop),
+            };
+            context.store.write(write).await?;
+            mark.told.is_none()
+        }
+    };
+    Ok(NeedsRestartResponse {
+        id: request.id,
+        must_restart,
+        restart_check_interval: prost_types::Duration::try_from(RESTART_CHECK_EVERY).ok(),
+    })
+}
+
+/// Report: what the device says of itself. A start of the machine server later than the mark clears the mark.
+pub async fn report(context: &Context, caller: Caller, request: ReportRequest) -> Result<ReportResponse, Refusal> {
+    let (part, now) = device(context, &caller, &request.part_id).await?;
+    let status = request.status.ok_or_else(|| Refusal::invalid("status", "it is missing"))?;
+    if status.encoded_len() > STATUS_MAX_BYTES {
+        return Err(Refusal::invalid("status", format!("at most {STATUS_MAX_BYTES} bytes are kept")));
+    }
+    let started = started_at(&status, now);
+    let told = hex::encode(&status.encode_to_vec());
+    let write = move |tx: &crate::store::Tx<'_>| {
+        status::store(tx, &part, &told, now)?;
+        // Strictly before: a start in the mark's own millisecond may have been the one before it.
+        started.map_or(Ok(false), |started| devices::clear_restart_mark(tx, &part, started.saturating_sub(1))).map(drop)
+    };
+    context.store.write(write).await?;
+    Ok(ReportResponse {})
+}
+
+/// When the machine server started, by this server's clock: a device's own may be anywhere, but it knows how long ago
+/// that was.
+fn started_at(status: &DeviceStatus, now: Millis) -> Option<Millis> {
+    let started = status.server.as_ref()?.started_at.as_ref().map(millis)?;
+    match status.device_time.as_ref().map(millis) {
+        Some(device_now) => Some(now.saturating_sub(device_now.saturating_sub(started).max(0))),
+        None => Some(started),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::pb::platform::fleet::v1::ServerStatus;
+
+    use super::*;
+    use crate::clock::timestamp;
+
+    #[test]
+    fn starts_are_told_in_this_servers_time() {
+        let now = 1_800_000_000_000;
+        let table = [
+            // case                        started             device time         here
+            ("clocks agree", Some(now - 500), Some(now), Some(now - 500)),
+            ("the device's is years behind", Some(1_000), Some(61_000), Some(now - 60_000)),
+            ("the device's is ahead", Some(now + 999_000), Some(now + 1_000_000), Some(now - 1_000)),
+            ("the device's was set back since", Some(now), Some(now - 5_000), Some(now)),
+            ("no device time", Some(now - 500), None, Some(now - 500)),
+            ("not started", None, Some(now), None),
+        ];
+        for (case, started, device, here) in table {
+            let server = ServerStatus { started_at: started.map(timestamp), ..ServerStatus::default() };
+            let status =
+                DeviceStatus { server: Some(server), device_time: device.map(timestamp), ..DeviceStatus::default() };
+            assert_eq!(started_at(&status, now), here, "{case}");
+        }
+        assert_eq!(started_at(&DeviceStatus::default(), now), None);
+    }
+}

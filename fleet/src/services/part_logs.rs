@@ -1,0 +1,88 @@
+//! Reading a part's log: in pages, and as it grows.
+
+use std::time::Duration;
+
+use api::pb::platform::app::v1::{
+    GetRobotPartLogsRequest, GetRobotPartLogsResponse, TailRobotPartLogsRequest, TailRobotPartLogsResponse,
+};
+use tokio::{sync::mpsc, time::MissedTickBehavior};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+
+use crate::{
+    authn::Caller,
+    authz::right::ReadRobotLogs,
+    clock::Clock,
+    context::Context,
+    logs::{
+        hub::Follower,
+        query::{Query, Wanted},
+    },
+    operations::Replies,
+    refusal::Refusal,
+    store::DbError,
+};
+
+/// How often an open stream asks whether its key still counts; revocation must reach it within two seconds.
+const REVOCATION_CHECK_EVERY: Duration = Duration::from_secs(1);
+
+/// GetRobotPartLogs.
+pub async fn get(
+    context: &Context,
+    caller: Caller,
+    request: GetRobotPartLogsRequest,
+) -> Result<GetRobotPartLogsResponse, Refusal> {
+    let part = context.authz.part::<ReadRobotLogs>(&caller, &request.id).await?;
+    let query = Query::read(&request, context.clock.now())?;
+    let page = context.logs.page(part.id(), query).await?;
+    Ok(GetRobotPartLogsResponse { logs: page.entries, next_page_token: page.next })
+}
+
+/// TailRobotPartLogs. Ends when the reader goes away, its key is revoked, or the server stops; never sends an empty
+/// message, which a client would take for the end.
+pub async fn tail(
+    context: &Context,
+    caller: Caller,
+    request: TailRobotPartLogsRequest,
+) -> Result<Replies<TailRobotPartLogsResponse>, Refusal> {
+    let part = context.authz.part::<ReadRobotLogs>(&caller, &request.id).await?;
+    let wanted = Wanted::new(&[], request.errors_only, request.filter.as_deref())?;
+    let follower = context.logs.hub.follow(part.id(), wanted)?;
+    // One message under way: whoever does not read fills the part's ring, not this server's memory.
+    let (replies, stream) = mpsc::channel(1);
+    let mut draining = context.draining.clone();
+    tokio::spawn(async move {
+        let end = tokio::select! {
+            () = send_all(follower, &replies) => None,
+            () = revoked(&caller) => Some(Refusal::unauthenticated("the key was deleted or changed: authenticate again")),
+            _ = draining.wait_for(|draining| *draining) => Some(Refusal::from(DbError::Closed)),
+        };
+        if let Some(end) = end {
+            // Not waited for: a reader that does not read would hold the stream open.
+            let _ = replies.try_send(Err(end.into()));
+        }
+    });
+    Ok(Box::pin(ReceiverStream::new(stream)))
+}
+
+type Sender = mpsc::Sender<Result<TailRobotPartLogsResponse, Status>>;
+
+/// Until the reader goes away.
+async fn send_all(mut follower: Follower, replies: &Sender) {
+    let clock = Clock::default();
+    // Room first: a batch is taken out of the ring only when it can be sent, so that what is missed is counted there.
+    while let Ok(room) = replies.reserve().await {
+        tokio::select! {
+            batch = follower.next() => room.send(Ok(TailRobotPartLogsResponse { logs: batch.into_entries(clock.now()) })),
+            () = replies.closed() => return,
+        }
+    }
+}
+
+async fn revoked(caller: &Caller) {
+    let mut ticks = tokio::time::interval(REVOCATION_CHECK_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while !caller.is_revoked() {
+        ticks.tick().await;
+    }
+}
