@@ -12,7 +12,13 @@
 //! | `port` | the fleet server, as the agent needs it |
 //! | `actor` | waiting and doing |
 
+pub mod actor;
+pub mod calls;
+pub mod machine;
 pub mod port;
+pub mod status;
+#[cfg(test)]
+mod tests;
 
 use std::{fmt, rc::Rc};
 

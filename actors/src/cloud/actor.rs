@@ -1,0 +1,317 @@
+//! The shell of the cloud actor: waits for news, makes the calls that the machine wants, and tells the others.
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    path::PathBuf,
+    pin::pin,
+    rc::Rc,
+    task::{Context, Poll},
+};
+
+use api::pb::platform::fleet::v1::{Complaint, DeviceStatus, Disk, UpdateStatus};
+use board::{Board, Mono, files::Access};
+use serde::Deserialize;
+use smol::{LocalExecutor, future::FutureExt as _};
+
+use super::{
+    Acknowledged, FetchedConfig, Reach, RestartsWanted,
+    calls::{self, Answers, Plan, Questions, Report},
+    machine::{BatchKey, Effect, Event, Machine},
+    port::Cloud,
+    status::{self, Parts, Told},
+};
+use crate::{
+    kit::{
+        background::{Background, Results},
+        latest::{Latest, Watch},
+        mailbox::Mail,
+        step::{self, assert_moved},
+        supervise::Lifeline,
+        trace::Trace,
+    },
+    logs::{Offered, SpoolStatus},
+    rank::Actor,
+    server,
+};
+
+/// Longest record of the restart counter: a name and a number.
+const COUNTER_BYTES_MAX: usize = 128;
+
+/// What of the configuration is in force, as it is reported.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Applied {
+    /// Digest (hex) of the accepted configuration; empty while there is none.
+    pub revision: String,
+    /// What could not be accepted.
+    pub complaints: Rc<[Complaint]>,
+}
+
+/// What this actor hears.
+pub struct Inbox {
+    /// Reasons to call at once: the network is back, an identity was given.
+    pub pokes: Mail<()>,
+    /// The configuration in force.
+    pub applied: Watch<Applied>,
+    /// The machine server.
+    pub server: Watch<server::Report>,
+    /// The updates, one per product.
+    pub updates: Vec<Watch<UpdateStatus>>,
+    /// The log batch to deliver.
+    pub offered: Watch<Option<Offered>>,
+    /// The log queue; reported, never waited for.
+    pub spool: Watch<SpoolStatus>,
+    /// Stops this actor.
+    pub lifeline: Lifeline,
+}
+
+/// What this actor can do.
+pub struct Ports {
+    /// Clock, files and names of the device.
+    pub board: Board,
+    /// The fleet server.
+    pub cloud: Rc<dyn Cloud>,
+    /// Where calls run while the actor listens.
+    pub executor: Rc<LocalExecutor<'static>>,
+    /// Where the counter of wanted restarts is kept.
+    pub counter_file: PathBuf,
+    /// The folder whose disk is reported.
+    pub root: PathBuf,
+    /// The agent's own version.
+    pub agent_version: String,
+    /// The configuration, when it changed.
+    pub fetched: Latest<FetchedConfig>,
+    /// How the server can be reached.
+    pub reach: Latest<Reach>,
+    /// Restarts wanted by operators.
+    pub restarts: Latest<RestartsWanted>,
+    /// Which log batches the server keeps.
+    pub acknowledged: Latest<Acknowledged>,
+    /// What was done, for people. Not each call: a line per call would be one more to deliver.
+    pub trace: Trace,
+}
+
+/// Runs the actor until it is stopped.
+pub async fn run(mut machine: Machine, inbox: Inbox, ports: Ports) {
+    let (background, results) = Background::new(&ports.executor);
+    let started = ports.board.clock.now();
+    let parts = Sources {
+        applied: inbox.applied.clone(),
+        server: inbox.server.clone(),
+        updates: inbox.updates.clone(),
+        offered: inbox.offered.clone(),
+        spool: inbox.spool.clone(),
+    };
+    let mut desk = Desk { ports, background, sources: parts, started, told: Told::default(), asked: None };
+    let mut ears = Ears { inbox, results };
+    let wanted = desk.load_counter();
+    desk.ports.restarts.publish(wanted);
+    desk.ports.reach.publish(machine.reach());
+    desk.carry_out(&mut machine, Event::Started(wanted));
+    loop {
+        ears.inbox.lifeline.turn_ends();
+        let deadline = machine.deadline();
+        let Some(event) = step::next_event(&mut ears, &*desk.ports.board.clock, deadline).await else { break };
+        let by_time = event == Event::DeadlinePassed;
+        desk.carry_out(&mut machine, event);
+        if by_time {
+            assert_moved(Actor::Cloud.name(), deadline, machine.deadline(), desk.ports.board.clock.now());
+        }
+    }
+    desk.background.cancel();
+}
+
+/// The inbox and the ends of calls.
+struct Ears {
+    inbox: Inbox,
+    results: Results<Answers>,
+}
+
+impl step::Inbox for Ears {
+    type Event = Event;
+
+    async fn next(&mut self) -> Option<Event> {
+        let Ears { inbox: Inbox { pokes, applied, server, updates, offered, lifeline, spool: _ }, results } = self;
+        let stop = async {
+            lifeline.stopped().await;
+            None
+        };
+        let answered = async { Some(Event::Answered(Box::new(results.next().await))) };
+        let batch = async { Some(Event::Offered(offered.changed().await.as_ref().map(key))) };
+        let machine_server = async {
+            let server::Report { operator_restarts, handles_needs_restart, .. } = server.changed().await;
+            Some(Event::MachineServer { operator_restarts, handles_needs_restart })
+        };
+        let changed = async {
+            async { drop(applied.changed().await) }.or(any(updates)).await;
+            Some(Event::StatusChanged)
+        };
+        let poked = async {
+            pokes.next().await;
+            Some(Event::Poked)
+        };
+        let event = stop.or(answered).or(poked).or(machine_server).or(changed).or(batch).await;
+        lifeline.turn_begins();
+        event
+    }
+
+    fn deadline_passed(&self) -> Event {
+        Event::DeadlinePassed
+    }
+}
+
+/// Resolves when one of several values changed.
+async fn any<T: Clone>(watches: &mut [Watch<T>]) {
+    poll_fn(|context: &mut Context<'_>| {
+        // Every one of them is polled, so that each knows whom to wake.
+        let changed = watches.iter_mut().filter_map(|watch| match pin!(watch.changed()).poll(context) {
+            Poll::Ready(value) => Some(value),
+            Poll::Pending => None,
+        });
+        if changed.count() > 0 { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+fn key(offered: &Offered) -> BatchKey {
+    BatchKey { spool_id: Rc::clone(&offered.spool_id), number: offered.number }
+}
+
+/// Where the parts of a report come from.
+struct Sources {
+    applied: Watch<Applied>,
+    server: Watch<server::Report>,
+    updates: Vec<Watch<UpdateStatus>>,
+    offered: Watch<Option<Offered>>,
+    spool: Watch<SpoolStatus>,
+}
+
+struct Desk {
+    ports: Ports,
+    background: Background<Answers>,
+    sources: Sources,
+    started: Mono,
+    told: Told,
+    /// The report that is under way.
+    asked: Option<DeviceStatus>,
+}
+
+/// The stored counter.
+#[derive(Deserialize)]
+struct Counter {
+    restarts_wanted: u64,
+}
+
+impl Desk {
+    /// Feeds the machine one event and does what it wants; an effect's own result is its next event.
+    fn carry_out(&mut self, machine: &mut Machine, event: Event) {
+        let mut events = VecDeque::from([event]);
+        while let Some(event) = events.pop_front() {
+            if let Event::Answered(answers) = &event
+                && let (Some(Ok(())), Some(status)) = (&answers.reported, self.asked.take())
+            {
+                self.told.remember(&status);
+            }
+            for effect in machine.step(self.ports.board.clock.now(), event) {
+                events.extend(self.perform(effect));
+            }
+        }
+    }
+
+    fn perform(&mut self, effect: Effect) -> Option<Event> {
+        match effect {
+            Effect::Call(plan) => {
+                let questions = self.questions(plan);
+                self.background.start(calls::carry_out(Rc::clone(&self.ports.cloud), questions));
+            }
+            Effect::Tell(reach, why) => {
+                match &why {
+                    Some(error) => log::warn!("{error}"),
+                    None => log::info!("the fleet server is reached"),
+                }
+                self.note(format_args!("{reach:?}"));
+                self.ports.reach.publish(reach);
+            }
+            Effect::Configure(fetched) => {
+                let [a, b, c, d, ..] = fetched.revision;
+                self.note(format_args!("configuration {a:02x}{b:02x}{c:02x}{d:02x} fetched"));
+                self.ports.fetched.publish(fetched);
+            }
+            Effect::Restart(wanted) => return Some(Event::Stored(self.store_counter(wanted))),
+            Effect::Acknowledge(acknowledged) => self.ports.acknowledged.publish(acknowledged),
+            Effect::Complain(what, error) => log::warn!("{what}: {error}"),
+        }
+        None
+    }
+
+    fn questions(&mut self, plan: Plan) -> Questions {
+        let facts = self.ports.board.host.facts().clone();
+        let parts = (plan.config || plan.report != Report::No).then(|| self.parts());
+        let config = parts.as_ref().filter(|_| plan.config).map(|parts| status::config_request(&facts, parts));
+        let report = parts
+            .filter(|_| plan.report != Report::No)
+            .map(|parts| status::compose(&facts, parts))
+            .filter(|status| plan.report == Report::Always || self.told.is_news(status));
+        self.asked.clone_from(&report);
+        let upload = if plan.upload { self.sources.offered.get().flatten() } else { None };
+        Questions { config, restart: plan.restart, report, upload }
+    }
+
+    fn parts(&self) -> Parts {
+        let Board { clock, files, .. } = &self.ports.board;
+        let now = clock.now();
+        let applied = self.sources.applied.get().unwrap_or_default();
+        let disk = files.space(&self.ports.root).ok().map(|space| Disk {
+            path: self.ports.root.display().to_string(),
+            free_bytes: space.free,
+            total_bytes: space.total,
+        });
+        Parts {
+            agent_version: self.ports.agent_version.clone(),
+            uptime: now.since(Mono::BOOT),
+            agent_uptime: now.since(self.started),
+            wall: clock.wall(),
+            clock_synchronised: clock.wall_is_synchronised(),
+            applied_revision: applied.revision,
+            complaints: applied.complaints.to_vec(),
+            server: self.sources.server.get().unwrap_or_default(),
+            updates: self.sources.updates.iter().filter_map(Watch::get).collect(),
+            disks: disk.into_iter().collect(),
+            logs: self.sources.spool.get().unwrap_or_default(),
+        }
+    }
+
+    /// A counter that cannot be read starts again from what the machine server has done, which is never behind.
+    fn load_counter(&self) -> RestartsWanted {
+        let path = &self.ports.counter_file;
+        let stored = self.ports.board.files.read(path, COUNTER_BYTES_MAX).unwrap_or_else(|error| {
+            log::warn!("{error}: {}", error.source);
+            None
+        });
+        let counter = stored.and_then(|text| {
+            let counter = serde_json_core::from_slice::<Counter>(&text).map(|(counter, _)| counter);
+            counter.inspect_err(|_| log::warn!("{} is damaged and not used", path.display())).ok()
+        });
+        RestartsWanted(counter.map_or(0, |counter| counter.restarts_wanted))
+    }
+
+    fn store_counter(&self, wanted: RestartsWanted) -> bool {
+        let RestartsWanted(restarts) = wanted;
+        let text = format!("{{\"restarts_wanted\":{restarts}}}\n");
+        match self.ports.board.files.write(&self.ports.counter_file, text.as_bytes(), Access::Private) {
+            Ok(()) => {
+                self.note(format_args!("restart {restarts} wanted"));
+                self.ports.restarts.publish(wanted);
+                true
+            }
+            Err(error) => {
+                log::warn!("a wanted restart waits until it can be stored: {error}: {}", error.source);
+                false
+            }
+        }
+    }
+
+    fn note(&self, text: std::fmt::Arguments<'_>) {
+        self.ports.trace.note(self.ports.board.clock.now(), Actor::Cloud, text);
+    }
+}

@@ -1,0 +1,396 @@
+//! Cloud: decides when to call the fleet server, and what the answers mean for the others.
+//!
+//! Owns the rhythm. Messages, threads and files live in `calls.rs` and `actor.rs`.
+//!
+//! Everything that is due at about the same time goes in one wake-up, the configuration first: it is what the server
+//! counts as a sign of life. After a failure nothing is called until the wait is over, and the next wake-up begins with
+//! the configuration again. A restart that is wanted is stored before the restart question is asked a second time,
+//! because the second question is what clears the mark.
+
+use std::time::Duration;
+
+use board::Mono;
+
+use super::{
+    Acknowledged, FetchedConfig, Reach, RestartsWanted,
+    calls::{Answers, Plan, Report},
+    port::CloudError,
+};
+use crate::kit::backoff::Backoff;
+
+/// Between two checks while the server has not said otherwise.
+const CHECK_DEFAULT: Duration = Duration::from_secs(5);
+/// No server may make a device call more often.
+const CHECK_MIN: Duration = Duration::from_secs(1);
+/// No server may make a device silent for longer.
+const CHECK_MAX: Duration = Duration::from_secs(600);
+/// What is due within this goes along now, instead of waking the device twice.
+const TOGETHER: Duration = Duration::from_millis(500);
+/// First wait after a failure of any kind.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+/// Longest wait while the server is silent: a returning network is used within a minute.
+const SILENT_MAX: Duration = Duration::from_secs(60);
+/// Longest wait while the server refuses: somebody has to do something there first.
+const REFUSED_MAX: Duration = Duration::from_secs(600);
+/// Longest wait for an identity: looking for it costs no more than a look at a file, and a person waits.
+const NO_IDENTITY_MAX: Duration = Duration::from_secs(10);
+/// A report goes out this often even if nothing changed.
+const REPORT_EVERY: Duration = Duration::from_secs(600);
+/// A change is reported this soon: several often come together.
+const REPORT_SOON: Duration = Duration::from_secs(1);
+/// Between two reports that are caused by changes, whatever keeps changing.
+const REPORT_APART: Duration = Duration::from_secs(3);
+
+/// A log batch that waits for delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchKey {
+    /// Its spool.
+    pub spool_id: std::rc::Rc<str>,
+    /// Its number there.
+    pub number: u64,
+}
+
+/// What happens to this machine.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// The agent starts; this many restarts were wanted so far.
+    Started(RestartsWanted),
+    /// Somebody has reason to believe that calling now is worth it: the network is back, an identity was given.
+    Poked,
+    /// Something that people want to see has changed.
+    StatusChanged,
+    /// What the machine server has done about restarts, and whether it asks the fleet server itself.
+    MachineServer {
+        /// Restarts carried out for operators.
+        operator_restarts: u64,
+        /// It asks itself; the agent leaves it to it.
+        handles_needs_restart: bool,
+    },
+    /// The log batch to deliver changed.
+    Offered(Option<BatchKey>),
+    /// The calls of a wake-up have ended.
+    Answered(Box<Answers>),
+    /// The counter of restarts is on disk, or could not be stored.
+    Stored(bool),
+    /// Time has come.
+    DeadlinePassed,
+}
+
+/// What this machine wants done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Make these calls; answered by [`Event::Answered`].
+    Call(Plan),
+    /// The server can be reached, or why not.
+    Tell(Reach, Option<CloudError>),
+    /// Something else than before is configured.
+    Configure(FetchedConfig),
+    /// Store the counter, then tell it; answered by [`Event::Stored`].
+    Restart(RestartsWanted),
+    /// The server keeps this batch.
+    Acknowledge(Acknowledged),
+    /// One call is refused although the server is there.
+    Complain(&'static str, CloudError),
+}
+
+/// No answer of one wake-up asks for more than this: told, configured, restart, acknowledged, three complaints, call.
+pub type Effects = heapless::Vec<Effect, 8>;
+
+/// The decision maker.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    reach: Reach,
+    /// Calls are under way: one wake-up at a time.
+    busy: bool,
+    /// After a failure: nothing before this.
+    hold: Option<Mono>,
+    retry: [Backoff; 3],
+    config: Schedule,
+    restart: Schedule,
+    revision: Option<[u8; 32]>,
+    wanted: RestartsWanted,
+    /// The counter that could not be stored yet; the question is not asked again before it is.
+    unstored: bool,
+    operator_restarts: u64,
+    handles_needs_restart: bool,
+    /// When the next report is due at the latest.
+    report_at: Mono,
+    report_refused: Option<i32>,
+    reported_at: Option<Mono>,
+    batch: Option<BatchKey>,
+    batch_at: Mono,
+    batch_retry: Backoff,
+    batch_refused: Option<i32>,
+}
+
+/// A question that is asked again and again.
+#[derive(Clone, Debug)]
+struct Schedule {
+    due: Mono,
+    every: Duration,
+    refused: Option<i32>,
+    retry: Backoff,
+}
+
+impl Schedule {
+    fn new(seed: u64) -> Self {
+        let retry = Backoff::new(CHECK_DEFAULT, REFUSED_MAX, seed);
+        Schedule { due: Mono::BOOT, every: CHECK_DEFAULT, refused: None, retry }
+    }
+
+    /// Answered; the server may have said when to ask again.
+    fn answered(&mut self, now: Mono, every: Option<Duration>) {
+        if let Some(every) = every {
+            self.every = every.clamp(CHECK_MIN, CHECK_MAX);
+        }
+        self.retry.reset();
+        (self.due, self.refused) = (now + self.every, None);
+    }
+
+    /// Refused for a reason of its own; says whether that is news.
+    fn refused(&mut self, now: Mono, code: i32) -> bool {
+        self.due = now + self.retry.next_delay().max(self.every);
+        self.refused.replace(code) != Some(code)
+    }
+}
+
+impl Machine {
+    /// Nothing is known of the server; everything is due. `seed` differs per device.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Machine {
+            reach: Reach::Unknown,
+            busy: false,
+            hold: None,
+            retry: [SILENT_MAX, REFUSED_MAX, NO_IDENTITY_MAX].map(|max| Backoff::new(RETRY_FIRST, max, seed)),
+            config: Schedule::new(seed),
+            restart: Schedule::new(seed),
+            revision: None,
+            wanted: RestartsWanted::default(),
+            unstored: false,
+            operator_restarts: 0,
+            handles_needs_restart: false,
+            report_at: Mono::BOOT,
+            report_refused: None,
+            reported_at: None,
+            batch: None,
+            batch_at: Mono::BOOT,
+            batch_retry: Backoff::new(RETRY_FIRST, REFUSED_MAX, seed),
+            batch_refused: None,
+        }
+    }
+
+    /// The only place where the state changes.
+    pub fn step(&mut self, now: Mono, event: Event) -> Effects {
+        let mut effects = Effects::new();
+        match event {
+            Event::Started(wanted) => self.wanted = wanted,
+            Event::Poked => {
+                (self.hold, self.config.due, self.restart.due) = (None, now, now);
+                self.retry.iter_mut().for_each(Backoff::reset);
+            }
+            Event::StatusChanged => self.report_soon(now),
+            Event::MachineServer { operator_restarts, handles_needs_restart } => {
+                self.operator_restarts = operator_restarts;
+                self.handles_needs_restart = handles_needs_restart;
+                self.report_soon(now);
+            }
+            Event::Offered(batch) => {
+                if batch != self.batch {
+                    self.batch = batch;
+                    self.batch_at = now;
+                }
+            }
+            Event::Answered(answers) => {
+                self.busy = false;
+                self.answered(now, *answers, &mut effects);
+            }
+            Event::Stored(stored) => self.unstored = !stored,
+            Event::DeadlinePassed => {}
+        }
+        if let Some(plan) = self.plan(now) {
+            self.busy = true;
+            if plan.restart && self.unstored {
+                // Stored first: the question itself would clear the mark. It is asked in the next wake-up.
+                tell(&mut effects, Effect::Restart(self.wanted));
+                tell(&mut effects, Effect::Call(Plan { restart: false, ..plan }));
+                self.restart.due = now + self.restart.every;
+            } else {
+                tell(&mut effects, Effect::Call(plan));
+            }
+        }
+        effects
+    }
+
+    /// The moment at which time alone would change something.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Mono> {
+        if self.busy {
+            return None;
+        }
+        if let Some(hold) = self.hold {
+            return Some(hold);
+        }
+        let restart = (!self.handles_needs_restart).then_some(self.restart.due);
+        let batch = self.batch.as_ref().map(|_| self.batch_at);
+        [Some(self.config.due), restart, Some(self.report_at), batch].into_iter().flatten().min()
+    }
+
+    /// How the server can be reached.
+    #[must_use]
+    pub fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    /// What to call now, if anything is due.
+    fn plan(&self, now: Mono) -> Option<Plan> {
+        if self.deadline()? > now {
+            return None;
+        }
+        let soon = |due: Mono| due <= now + TOGETHER;
+        // The first call after a silence is the sign of life; what it costs to find out is paid once.
+        let config = self.hold.is_some() || self.reach != Reach::Reached || soon(self.config.due);
+        let report = match (soon(self.report_at), config) {
+            (true, _) if self.reported_at.is_none_or(|at| now.since(at) >= REPORT_EVERY) => Report::Always,
+            (true, _) | (false, true) => Report::IfChanged,
+            (false, false) => Report::No,
+        };
+        Some(Plan {
+            config,
+            restart: !self.handles_needs_restart && soon(self.restart.due),
+            report: if self.report_refused.is_some() && !soon(self.report_at) { Report::No } else { report },
+            upload: self.batch.is_some() && soon(self.batch_at),
+        })
+    }
+
+    fn answered(&mut self, now: Mono, answers: Answers, effects: &mut Effects) {
+        let Answers { config, restart, reported, uploaded } = answers;
+        let mut failure = None;
+        let mut answered = false;
+        match config {
+            Some(Ok((fetched, every))) => {
+                answered = true;
+                self.config.answered(now, every);
+                if self.revision != Some(fetched.revision) {
+                    self.revision = Some(fetched.revision);
+                    tell(effects, Effect::Configure(fetched));
+                }
+            }
+            Some(Err(CloudError::Refused { code, reason })) => {
+                answered = true;
+                if self.config.refused(now, code) {
+                    tell(effects, Effect::Complain("the configuration", CloudError::Refused { code, reason }));
+                }
+            }
+            Some(Err(error)) => failure = Some(error),
+            None => {}
+        }
+        match restart {
+            Some(Ok((must_restart, every))) => {
+                answered = true;
+                self.restart.answered(now, every);
+                if must_restart {
+                    self.wanted = RestartsWanted(self.wanted.0.max(self.operator_restarts).saturating_add(1));
+                    self.unstored = true;
+                    tell(effects, Effect::Restart(self.wanted));
+                }
+            }
+            Some(Err(CloudError::Refused { code, reason })) => {
+                answered = true;
+                if self.restart.refused(now, code) {
+                    tell(
+                        effects,
+                        Effect::Complain("the question about restarts", CloudError::Refused { code, reason }),
+                    );
+                }
+            }
+            Some(Err(error)) => failure = failure.or(Some(error)),
+            None => {}
+        }
+        match reported {
+            Some(Ok(())) => {
+                (answered, self.report_refused) = (true, None);
+                (self.reported_at, self.report_at) = (Some(now), now + REPORT_EVERY);
+            }
+            Some(Err(CloudError::Refused { code, reason })) => {
+                answered = true;
+                (self.reported_at, self.report_at) = (Some(now), now + REPORT_EVERY);
+                if self.report_refused.replace(code) != Some(code) {
+                    tell(effects, Effect::Complain("the status report", CloudError::Refused { code, reason }));
+                }
+            }
+            Some(Err(error)) => failure = failure.or(Some(error)),
+            // There was nothing to tell.
+            None if self.report_at <= now + TOGETHER => {
+                self.report_at = self.reported_at.map_or(now, |at| at + REPORT_EVERY).max(now + REPORT_APART);
+            }
+            None => {}
+        }
+        match uploaded {
+            Some(Ok(acknowledged)) => {
+                answered = true;
+                self.batch_refused = None;
+                let arrived = self.batch.as_ref().is_some_and(|batch| {
+                    batch.spool_id != acknowledged.spool_id || acknowledged.number >= batch.number
+                });
+                if arrived {
+                    self.batch = None;
+                    self.batch_retry.reset();
+                } else {
+                    // It says that it does not keep what it was just given: not at once again.
+                    self.batch_at = now + self.batch_retry.next_delay();
+                }
+                tell(effects, Effect::Acknowledge(acknowledged));
+            }
+            Some(Err(CloudError::Refused { code, reason })) => {
+                answered = true;
+                self.batch_at = now + self.batch_retry.next_delay();
+                if self.batch_refused.replace(code) != Some(code) {
+                    tell(effects, Effect::Complain("the log batch", CloudError::Refused { code, reason }));
+                }
+            }
+            Some(Err(error)) => failure = failure.or(Some(error)),
+            None => {}
+        }
+        match failure {
+            Some(error) => self.failed(now, error, effects),
+            None if answered => {
+                self.hold = None;
+                self.retry.iter_mut().for_each(Backoff::reset);
+                self.change(Reach::Reached, None, effects);
+            }
+            None => {}
+        }
+    }
+
+    /// A server that takes no reports is asked again now and then, not at each change.
+    fn report_soon(&mut self, now: Mono) {
+        if self.report_refused.is_none() {
+            let apart = self.reported_at.map_or(now, |at| at + REPORT_APART);
+            self.report_at = self.report_at.min((now + REPORT_SOON).max(apart));
+        }
+    }
+
+    fn failed(&mut self, now: Mono, error: CloudError, effects: &mut Effects) {
+        let [silent, refused, no_identity] = &mut self.retry;
+        let (reach, retry) = match &error {
+            CloudError::NoIdentity { .. } => (Reach::NoIdentity, no_identity),
+            CloudError::CredentialsRefused { .. } => (Reach::CredentialsRefused, refused),
+            CloudError::Unreachable { .. } | CloudError::Refused { .. } => (Reach::Unreachable, silent),
+        };
+        self.hold = Some(now + retry.next_delay());
+        self.change(reach, Some(error), effects);
+    }
+
+    fn change(&mut self, reach: Reach, why: Option<CloudError>, effects: &mut Effects) {
+        if self.reach != reach {
+            self.reach = reach;
+            tell(effects, Effect::Tell(reach, why));
+        }
+    }
+}
+
+fn tell(effects: &mut Effects, effect: Effect) {
+    let fits = effects.push(effect).is_ok();
+    debug_assert!(fits, "no step asks for more than its list holds");
+}
