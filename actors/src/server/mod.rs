@@ -3,9 +3,33 @@
 //! Owns when it is started, stopped and restarted, and every reason for that: crashes, a start that takes too long, a
 //! changed environment, an operator's wish, another version. A healthy machine server is never restarted without being
 //! asked first, and a dead one never waits for anything but its back-off.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `machine` | every decision |
+//! | `pending` | what a restart that is wanted still waits for |
+//! | `actor` | waiting and doing |
+//! | `launch` | command line and environment |
+//! | `readiness` | which words on standard output mean "ready" |
+//! | `permission` | what the answer to `/restart_status` means |
+//! | `lines` | output bytes as log lines |
+//! | `record` | what the next agent must know to find the running server again |
+
+pub mod actor;
+pub mod launch;
+pub mod lines;
+pub mod machine;
+pub mod pending;
+pub mod permission;
+pub mod readiness;
+pub mod record;
+
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
 
+use api::device_config::Maintenance;
 use board::{Wall, process::ProcessId};
 
 /// An installed version of the machine server.
@@ -21,12 +45,18 @@ pub struct Program {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Answers an opening (see [`Report::opening`]): run this, or nothing while nothing is installed. Comes again when
-    /// the first version has been installed.
+    /// the first version has been installed. An answer that comes after the limit and names another program than the
+    /// one that was started meanwhile is taken as a [`Command::Switch`].
     Run {
         /// Which opening is answered.
         opening: u64,
         /// What to run.
         program: Option<Program>,
+    },
+    /// The answer to this opening needs an update check or a download first: wait longer for it.
+    Hold {
+        /// Which opening will be answered.
+        opening: u64,
     },
     /// Run this instead of what runs, as soon as maintenance window and machine server permit.
     Switch {
@@ -58,8 +88,9 @@ pub enum Phase {
 pub struct Report {
     /// What it is doing.
     pub phase: Phase,
-    /// Counts the moments at which another version may start without asking: the start of the agent is number 1, each
-    /// restart asked for by an operator is one more. The machine server stands still until [`Command::Run`] answers.
+    /// Counts the moments at which another version may start without asking: the start of the agent is number 1 (0
+    /// when it found a machine server running and adopted it, which is no such moment), each restart asked for by an
+    /// operator is one more. The machine server stands still until [`Command::Run`] answers.
     pub opening: u64,
     /// What runs, or ran last.
     pub program: Option<Program>,
@@ -85,4 +116,19 @@ pub struct Report {
     pub operator_restarts: u64,
     /// The machine server asks the fleet server itself whether it shall restart.
     pub handles_needs_restart: bool,
+}
+
+/// Whether the maintenance windows are open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowState {
+    /// One of them is.
+    pub open: bool,
+    /// When that may change.
+    pub changes: Option<Wall>,
+}
+
+/// Reads maintenance windows; needs the system's time zones, so it is given to the machine.
+pub trait Windows {
+    /// As of `at`.
+    fn look(&self, maintenance: &Maintenance, at: Wall) -> WindowState;
 }

@@ -1,0 +1,143 @@
+//! Command line and environment of the machine server.
+
+use std::path::PathBuf;
+
+use api::{Secret, brand, device_config::Advanced};
+use board::process::Launch;
+
+use super::Program;
+
+/// Where things are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// The credentials file, which is also the machine server's configuration file.
+    pub credentials: PathBuf,
+    /// Its working directory.
+    pub folder: PathBuf,
+    /// What the next agent must know.
+    pub record: PathBuf,
+}
+
+/// An API key, when that is how this device identifies itself.
+#[derive(Clone, Debug)]
+pub struct ApiKey {
+    /// Its id.
+    pub id: String,
+    /// The key.
+    pub key: Secret,
+}
+
+/// Ends in this, behind the brand: the machine server need not ask the fleet server whether it shall restart.
+const AGENT_ASKS: &str = "_AGENT_HANDLES_NEEDS_RESTART_CHECKING";
+
+/// How `program` is started. Later variables win over earlier ones and over the agent's own environment, so the
+/// configured ones come last.
+#[must_use]
+pub fn launch(program: &Program, settings: &Advanced, places: &Places, api_key: Option<&ApiKey>) -> Launch {
+    let configured = &settings.server_env;
+    let mut environment = vec![
+        (format!("{}{AGENT_ASKS}", brand::ENV_PREFIX), "true".to_owned()),
+        (brand::ENV_STATUS_URL.to_owned(), settings.server_status_url.to_string()),
+    ];
+    if let Some(ApiKey { id, key }) = api_key {
+        environment.push((brand::ENV_API_KEY_ID.to_owned(), id.clone()));
+        environment.push((brand::ENV_API_KEY.to_owned(), key.expose().to_owned()));
+    }
+    environment.extend(configured.iter().map(|(name, value)| (name.to_string(), value.expose().to_owned())));
+    Launch {
+        program: program.path.clone(),
+        arguments: vec!["-config".to_owned(), places.credentials.to_string_lossy().into_owned()],
+        environment,
+        folder: places.folder.clone(),
+    }
+}
+
+/// Where a machine server with these settings is asked for its status until it names a better place.
+#[must_use]
+pub fn status_url(settings: &Advanced) -> &str {
+    let configured = settings.server_env.iter().find(|(name, _)| &**name == brand::ENV_STATUS_URL);
+    configured.map_or(&*settings.server_status_url, |(_, value)| value.expose()).trim_end_matches('/')
+}
+
+/// A fingerprint of the configured variables: a machine server that was started with another one is to be restarted.
+/// Kept instead of the variables because it is stored, and they may be secrets.
+#[must_use]
+pub fn fingerprint(settings: &Advanced) -> u64 {
+    let mut hash = Fnv::new();
+    for (name, value) in &settings.server_env {
+        hash.add(name.as_bytes());
+        hash.add(&[0]);
+        hash.add(value.expose().as_bytes());
+        hash.add(&[0]);
+    }
+    hash.value()
+}
+
+/// FNV-1a, 64 bits: the same on every version and architecture. Tells apart what changed by accident or on purpose,
+/// not what somebody forged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fnv(u64);
+
+impl Fnv {
+    pub(super) const fn new() -> Self {
+        Fnv(0xcbf2_9ce4_8422_2325)
+    }
+
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+
+    pub(super) const fn value(self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::tests::settings;
+
+    fn places() -> Places {
+        Places { credentials: "/etc/p.json".into(), folder: "/opt/p".into(), record: "/opt/p/record".into() }
+    }
+
+    fn last<'a>(launch: &'a Launch, name: &str) -> Option<&'a str> {
+        launch.environment.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    #[test]
+    fn the_configuration_wins_and_the_key_is_given_unless_it_is_configured() {
+        let program = Program { version: "1.0.0".into(), path: "/opt/p/server".into() };
+        let key = ApiKey { id: "key-id".into(), key: "key-secret".into() };
+        let launched = launch(&program, &settings(&[("GREETING", "hi")]), &places(), Some(&key));
+        assert_eq!(launched.program, program.path);
+        assert_eq!(launched.arguments, ["-config", "/etc/p.json"]);
+        assert_eq!(last(&launched, brand::ENV_STATUS_URL), Some("http://127.0.0.1:8081"));
+        assert_eq!(last(&launched, brand::ENV_API_KEY), Some("key-secret"));
+        assert_eq!(last(&launched, brand::ENV_API_KEY_ID), Some("key-id"));
+        assert_eq!(last(&launched, "GREETING"), Some("hi"));
+
+        let own = settings(&[(brand::ENV_API_KEY, "mine"), (brand::ENV_STATUS_URL, "http://elsewhere")]);
+        let launched = launch(&program, &own, &places(), Some(&key));
+        assert_eq!(last(&launched, brand::ENV_API_KEY), Some("mine"));
+        assert_eq!(last(&launched, brand::ENV_STATUS_URL), Some("http://elsewhere"));
+        assert_eq!(status_url(&own), "http://elsewhere");
+        assert_eq!(status_url(&settings(&[])), "http://127.0.0.1:8081");
+
+        let launched = launch(&program, &settings(&[]), &places(), None);
+        assert_eq!(last(&launched, brand::ENV_API_KEY), None);
+    }
+
+    #[test]
+    fn fingerprints_differ_where_environments_do() {
+        let prints =
+            [&[][..], &[("A", "b")], &[("A", "c")], &[("Ab", "")], &[("A", "b"), ("C", "")], &[("A", ""), ("b", "")]]
+                .map(|environment| fingerprint(&settings(environment)));
+        for (index, print) in prints.iter().enumerate() {
+            assert!(!prints[index + 1..].contains(print), "{index}");
+        }
+        assert_eq!(fingerprint(&settings(&[("A", "b")])), prints[1]);
+    }
+}

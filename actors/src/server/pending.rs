@@ -1,0 +1,204 @@
+//! A restart that is wanted, and what it still waits for.
+//!
+//! Three wishes: an operator's, another version, another environment. The last two wait for the maintenance window and
+//! for the machine server's word; an operator's waits for the word only, and not for ever. A machine server that says
+//! no is respected; one that says nothing is respected for a while. Owns that reasoning; stopping and starting is the
+//! machine's.
+
+use std::time::Duration;
+
+use board::Mono;
+
+use super::{Program, WindowState, machine::Now, permission::Word};
+
+/// Reported when a wish has met a shut window for this long.
+const SHUT_FOR_LONG: Duration = Duration::from_secs(14 * 24 * 3600);
+/// Windows are looked at again at least this often, because wall clocks are set.
+const LOOK_AGAIN: Duration = Duration::from_secs(3600);
+/// A window that changes right now is looked at again after this.
+const LOOK_AGAIN_MIN: Duration = Duration::from_secs(1);
+
+/// How long whom is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// A machine server that does not answer is taken to agree after this.
+    pub with_silence: Duration,
+    /// An operator's restart happens at the latest after this.
+    pub of_operator: Duration,
+    /// The machine server is asked again after this.
+    pub ask_again: Duration,
+}
+
+/// Who must agree, from the settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// The maintenance window now; `None` when none is configured.
+    pub window: Option<WindowState>,
+    /// The machine server's word counts.
+    pub word_counts: bool,
+}
+
+/// What the machine server is doing, as far as it matters here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Situation {
+    /// It can be asked.
+    Ready,
+    /// It cannot be asked yet.
+    NotReady,
+    /// It does not run, and will be started soon.
+    Dead,
+    /// It stands still, or is about to.
+    Settled,
+}
+
+/// What follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing to do now.
+    Wait,
+    /// Ask the machine server.
+    Ask,
+    /// Restart it and run what is to run.
+    Restart,
+    /// Restart it, and let another version in without asking: an operator wants it.
+    Open,
+}
+
+/// The wishes.
+#[derive(Debug, Default)]
+pub struct Pending {
+    /// An operator wants a restart, since then.
+    pub operator: Option<Mono>,
+    /// This is to run.
+    pub switch: Option<Program>,
+    /// It runs with another environment than the configured one.
+    pub environment: bool,
+    word: Option<Word>,
+    permitted: bool,
+    silent_since: Option<Mono>,
+    ask_at: Option<Mono>,
+    shut_since: Option<Mono>,
+    shut_for_long: bool,
+    /// When this is to be thought about again.
+    until: Option<Mono>,
+}
+
+impl Pending {
+    /// Whether there is any wish.
+    #[must_use]
+    pub fn any(&self) -> bool {
+        self.operator.is_some() || self.switch.is_some() || self.environment
+    }
+
+    /// All wishes are granted by the start that just happened.
+    pub fn granted(&mut self) {
+        *self = Pending::default();
+    }
+
+    /// The process that was asked is gone; what it said counts no longer.
+    pub fn forget_words(&mut self) {
+        (self.word, self.permitted, self.silent_since, self.ask_at, self.until) = (None, false, None, None, None);
+    }
+
+    /// The machine server was asked, and this is what it said.
+    pub fn answered(&mut self, now: Mono, word: Word, patience: &Patience) {
+        if !self.any() {
+            return;
+        }
+        self.word = Some(word);
+        self.ask_at = Some(now + patience.ask_again);
+        self.permitted = match word {
+            Word::Allowed => true,
+            Word::Refused => {
+                self.silent_since = None;
+                false
+            }
+            Word::Silent => now.since(*self.silent_since.get_or_insert(now)) >= patience.with_silence,
+        };
+    }
+
+    /// What follows from everything that is known. `asking`: an answer is on its way.
+    pub fn decide(
+        &mut self,
+        now: Now,
+        situation: Situation,
+        rules: Rules,
+        patience: &Patience,
+        asking: bool,
+    ) -> Verdict {
+        self.until = None;
+        // A yes is for now, not for the next window.
+        let permitted = std::mem::take(&mut self.permitted);
+        if !self.any() {
+            self.granted();
+            return Verdict::Wait;
+        }
+        let shut = rules.window.filter(|window| !window.open);
+        self.look(now, shut);
+        let latest = self.operator.map(|since| since + patience.of_operator);
+        match situation {
+            Situation::Settled => Verdict::Wait,
+            Situation::Dead if self.operator.is_some() => Verdict::Open,
+            Situation::Dead if self.switch.is_some() && shut.is_none() => Verdict::Restart,
+            Situation::Dead => Verdict::Wait,
+            _ if latest.is_some_and(|latest| latest <= now.mono) => Verdict::Open,
+            Situation::NotReady => self.wait(latest),
+            Situation::Ready if self.operator.is_none() && shut.is_some() => Verdict::Wait,
+            Situation::Ready if permitted || !(rules.word_counts || self.operator.is_some()) => {
+                if self.operator.is_some() { Verdict::Open } else { Verdict::Restart }
+            }
+            Situation::Ready if asking => self.wait(latest),
+            Situation::Ready if self.ask_at.is_none_or(|at| at <= now.mono) => {
+                self.ask_at = None;
+                self.wait(latest);
+                Verdict::Ask
+            }
+            Situation::Ready => self.wait([latest, self.ask_at].into_iter().flatten().min()),
+        }
+    }
+
+    /// When to decide again, if nothing happens before.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Mono> {
+        self.until
+    }
+
+    fn wait(&mut self, until: Option<Mono>) -> Verdict {
+        self.until = [self.until, until].into_iter().flatten().min();
+        Verdict::Wait
+    }
+
+    /// Notes how long the window has been shut, and when to look again.
+    fn look(&mut self, now: Now, shut: Option<WindowState>) {
+        let Some(shut) = shut else {
+            (self.shut_since, self.shut_for_long) = (None, false);
+            return;
+        };
+        let since = *self.shut_since.get_or_insert(now.mono);
+        self.shut_for_long = now.mono.since(since) >= SHUT_FOR_LONG;
+        let change = shut.changes.map_or(LOOK_AGAIN, |at| {
+            let millis = at.as_millis().saturating_sub(now.wall.as_millis());
+            Duration::from_millis(u64::try_from(millis).unwrap_or(0)).clamp(LOOK_AGAIN_MIN, LOOK_AGAIN)
+        });
+        self.until = Some(now.mono + change);
+    }
+
+    /// For people: what is wanted and what it waits for; empty when nothing is.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let wish = match self {
+            Pending { operator: Some(_), .. } => "an operator asked for a restart".to_owned(),
+            Pending { switch: Some(program), .. } => format!("version {} is to run", program.version),
+            Pending { environment: true, .. } => "its environment has changed".to_owned(),
+            _ => return String::new(),
+        };
+        let waits = match (self.operator, self.shut_since, self.word) {
+            (None, Some(_), _) if self.shut_for_long => "the maintenance window has been shut for over 14 days",
+            (None, Some(_), _) => "waiting for the maintenance window",
+            (_, _, Some(Word::Refused)) => "the machine server does not allow a restart now",
+            (_, _, Some(Word::Silent)) => "the machine server does not say whether it may be restarted",
+            _ => "waiting for the machine server's permission",
+        };
+        format!("{wish}; {waits}")
+    }
+}

@@ -1,0 +1,215 @@
+//! What the next agent must know to find the running machine server again, and to count on.
+//!
+//! A few lines of text with a checksum. Written after a start, never before: the record of a process that was not
+//! started would be a lie, and a machine server that is not in the record is started once more at worst.
+
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
+
+use board::{
+    Wall,
+    files::{Access, FileError, Files},
+    process::ProcessId,
+};
+
+use super::{Program, launch::Fnv, readiness::URL_BYTES_MAX};
+
+/// Longest version that is remembered, in bytes.
+const VERSION_BYTES_MAX: usize = 128;
+/// Longest path that is remembered, in bytes.
+const PATH_BYTES_MAX: usize = 512;
+/// Largest record, in bytes: the texts above, two addresses, and a dozen numbers.
+const RECORD_BYTES_MAX: usize = VERSION_BYTES_MAX + PATH_BYTES_MAX + 2 * URL_BYTES_MAX + 512;
+const HEAD: &str = "machine-server 1 ";
+
+/// The machine server as the last agent knew it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// The process, if one was running.
+    pub running: Option<Recorded>,
+    /// What ran last.
+    pub program: Option<Program>,
+    /// See [`super::Report::crashes`].
+    pub crashes: u64,
+    /// See [`super::Report::crashes_of_program`].
+    pub crashes_of_program: u64,
+    /// See [`super::Report::operator_restarts`].
+    pub operator_restarts: u64,
+}
+
+/// A process that was running.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// Its name.
+    pub id: ProcessId,
+    /// Fingerprint of the boot it belongs to: numbers and start times begin anew with each.
+    pub boot: u64,
+    /// When it was started.
+    pub started_at: Wall,
+    /// When it was ready.
+    pub ready_at: Option<Wall>,
+    /// Fingerprint of its configured environment.
+    pub environment: u64,
+    /// Where it said it serves.
+    pub urls: Vec<String>,
+}
+
+/// Fingerprint of a boot.
+#[must_use]
+pub fn boot(boot_id: &str) -> u64 {
+    let mut hash = Fnv::new();
+    hash.add(boot_id.as_bytes());
+    hash.value()
+}
+
+/// Reads the record. A missing or broken one is an empty one: the machine server is then started, and counted from 0.
+#[must_use]
+pub fn load(files: &dyn Files, path: &Path) -> Record {
+    match files.read(path, RECORD_BYTES_MAX) {
+        Ok(None) => Record::default(),
+        Ok(Some(bytes)) => Record::decode(&bytes).unwrap_or_else(|| {
+            log::warn!("the record of the machine server in {} is damaged and not used", path.display());
+            Record::default()
+        }),
+        Err(error) => {
+            log::warn!("the record of the machine server is not used: {error}");
+            Record::default()
+        }
+    }
+}
+
+/// Writes the record.
+pub fn store(files: &dyn Files, path: &Path, record: &Record) -> Result<(), FileError> {
+    files.write(path, &record.encode(), Access::Private)
+}
+
+impl Record {
+    fn encode(&self) -> Vec<u8> {
+        let mut body = format!(
+            "crashes {}\ncrashes_of_program {}\noperator_restarts {}\n",
+            self.crashes, self.crashes_of_program, self.operator_restarts
+        );
+        // Writing into a String cannot fail. What is too long is not remembered: nothing is cut to mean another thing.
+        if let Some(Program { version, path }) = &self.program
+            && let Some(path) = path.to_str()
+            && fits(version, VERSION_BYTES_MAX)
+            && fits(path, PATH_BYTES_MAX)
+        {
+            let _ = writeln!(body, "version {version}\npath {path}");
+        }
+        if let Some(Recorded { id, boot, started_at, ready_at, environment, urls }) = &self.running {
+            let _ = writeln!(
+                body,
+                "pid {}\nstart_ticks {}\nboot {boot}\nenvironment {environment}",
+                id.pid, id.start_ticks
+            );
+            let _ = writeln!(body, "started_at {}", started_at.as_millis());
+            if let Some(ready_at) = ready_at {
+                let _ = writeln!(body, "ready_at {}", ready_at.as_millis());
+            }
+            for url in urls.iter().filter(|url| fits(url, URL_BYTES_MAX)).take(2) {
+                let _ = writeln!(body, "url {url}");
+            }
+        }
+        let mut hash = Fnv::new();
+        hash.add(body.as_bytes());
+        format!("{HEAD}{:016x}\n{body}", hash.value()).into_bytes()
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Record> {
+        let (head, body) = std::str::from_utf8(bytes).ok()?.split_once('\n')?;
+        let mut hash = Fnv::new();
+        hash.add(body.as_bytes());
+        (head == format!("{HEAD}{:016x}", hash.value())).then_some(())?;
+        let values =
+            |name: &'static str| body.lines().filter_map(move |line| line.strip_prefix(name)?.strip_prefix(' '));
+        let text = |name| values(name).next();
+        let number = |name| text(name)?.parse::<u64>().ok();
+        let wall = |name| Some(Wall::from_millis(text(name)?.parse().ok()?));
+        let running = || {
+            Some(Recorded {
+                id: ProcessId { pid: text("pid")?.parse().ok()?, start_ticks: number("start_ticks")? },
+                boot: number("boot")?,
+                started_at: wall("started_at")?,
+                ready_at: wall("ready_at"),
+                environment: number("environment")?,
+                urls: values("url").map(str::to_owned).collect(),
+            })
+        };
+        let program = || Some(Program { version: text("version")?.to_owned(), path: PathBuf::from(text("path")?) });
+        Some(Record {
+            running: running(),
+            program: program(),
+            crashes: number("crashes")?,
+            crashes_of_program: number("crashes_of_program")?,
+            operator_restarts: number("operator_restarts")?,
+        })
+    }
+}
+
+fn fits(text: &str, limit: usize) -> bool {
+    text.len() <= limit && !text.contains('\n')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full() -> Record {
+        Record {
+            running: Some(Recorded {
+                id: ProcessId { pid: 4242, start_ticks: 987_654_321 },
+                boot: boot("b6f2c1de-0000-4000-8000-000000000000"),
+                started_at: Wall::from_millis(1_700_000_000_123),
+                ready_at: Some(Wall::from_millis(1_700_000_002_000)),
+                environment: u64::MAX,
+                urls: vec!["https://a.b:8080".into(), "http://127.0.0.1:8080".into()],
+            }),
+            program: Some(Program { version: "1.2.0-dev".into(), path: "/opt/p/versions/with space/server".into() }),
+            crashes: 7,
+            crashes_of_program: 2,
+            operator_restarts: 3,
+        }
+    }
+
+    #[test]
+    fn records_read_back() {
+        let not_ready = |record: &mut Record| {
+            let running = record.running.as_mut().unwrap();
+            (running.ready_at, running.urls) = (None, Vec::new());
+        };
+        let mut starting = full();
+        not_ready(&mut starting);
+        for record in [full(), starting, Record { running: None, ..full() }, Record::default()] {
+            let bytes = record.encode();
+            assert!(bytes.len() <= RECORD_BYTES_MAX);
+            assert_eq!(Record::decode(&bytes), Some(record));
+        }
+    }
+
+    #[test]
+    fn any_damage_is_noticed() {
+        let bytes = full().encode();
+        for index in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[index] ^= 1;
+            assert_eq!(Record::decode(&damaged), None, "byte {index}");
+            assert_eq!(Record::decode(&bytes[..index]), None, "cut at {index}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_not_remembered_and_not_cut() {
+        let mut record = full();
+        record.program = Some(Program { version: "v".into(), path: "/x".repeat(PATH_BYTES_MAX).into() });
+        record.running.as_mut().unwrap().urls = vec![format!("http://{}", "x".repeat(URL_BYTES_MAX))];
+        let bytes = record.encode();
+        assert!(bytes.len() <= RECORD_BYTES_MAX);
+        let back = Record::decode(&bytes).unwrap();
+        assert_eq!(back.program, None);
+        assert_eq!(back.running.unwrap().urls, Vec::<String>::new());
+        assert_eq!(back.crashes, 7);
+    }
+}
