@@ -9,7 +9,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use api::pb::platform::fleet::v1::{Complaint, DeviceStatus, Disk, UpdateStatus};
+use api::pb::platform::fleet::v1::{DeviceStatus, Disk, UpdateStatus};
 use board::{Board, Mono, files::Access};
 use serde::Deserialize;
 use smol::{LocalExecutor, future::FutureExt as _};
@@ -22,6 +22,7 @@ use super::{
     status::{self, Parts, Told},
 };
 use crate::{
+    config::ConfigStatus,
     kit::{
         background::{Background, Results},
         latest::{Latest, Watch},
@@ -38,21 +39,12 @@ use crate::{
 /// Longest record of the restart counter: a name and a number.
 const COUNTER_BYTES_MAX: usize = 128;
 
-/// What of the configuration is in force, as it is reported.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Applied {
-    /// Digest (hex) of the accepted configuration; empty while there is none.
-    pub revision: String,
-    /// What could not be accepted.
-    pub complaints: Rc<[Complaint]>,
-}
-
 /// What this actor hears.
 pub struct Inbox {
     /// Reasons to call at once: the network is back, an identity was given.
     pub pokes: Mail<()>,
-    /// The configuration in force.
-    pub applied: Watch<Applied>,
+    /// How the configuration is.
+    pub config: Watch<ConfigStatus>,
     /// The machine server.
     pub server: Watch<server::Report>,
     /// The updates, one per product.
@@ -80,7 +72,7 @@ pub struct Ports {
     /// The agent's own version.
     pub agent_version: String,
     /// The configuration, when it changed.
-    pub fetched: Latest<FetchedConfig>,
+    pub fetched: Latest<Rc<FetchedConfig>>,
     /// How the server can be reached.
     pub reach: Latest<Reach>,
     /// Restarts wanted by operators.
@@ -96,7 +88,7 @@ pub async fn run(mut machine: Machine, inbox: Inbox, ports: Ports) {
     let (background, results) = Background::new(&ports.executor);
     let started = ports.board.clock.now();
     let parts = Sources {
-        applied: inbox.applied.clone(),
+        config: inbox.config.clone(),
         server: inbox.server.clone(),
         updates: inbox.updates.clone(),
         offered: inbox.offered.clone(),
@@ -131,7 +123,7 @@ impl step::Inbox for Ears {
     type Event = Event;
 
     async fn next(&mut self) -> Option<Event> {
-        let Ears { inbox: Inbox { pokes, applied, server, updates, offered, lifeline, spool: _ }, results } = self;
+        let Ears { inbox: Inbox { pokes, config, server, updates, offered, lifeline, spool: _ }, results } = self;
         let stop = async {
             lifeline.stopped().await;
             None
@@ -143,7 +135,7 @@ impl step::Inbox for Ears {
             Some(Event::MachineServer { operator_restarts, handles_needs_restart })
         };
         let changed = async {
-            async { drop(applied.changed().await) }.or(any(updates)).await;
+            async { drop(config.changed().await) }.or(any(updates)).await;
             Some(Event::StatusChanged)
         };
         let poked = async {
@@ -179,7 +171,7 @@ fn key(offered: &Offered) -> BatchKey {
 
 /// Where the parts of a report come from.
 struct Sources {
-    applied: Watch<Applied>,
+    config: Watch<ConfigStatus>,
     server: Watch<server::Report>,
     updates: Vec<Watch<UpdateStatus>>,
     offered: Watch<Option<Offered>>,
@@ -235,7 +227,7 @@ impl Desk {
             Effect::Configure(fetched) => {
                 let [a, b, c, d, ..] = fetched.revision;
                 self.note(format_args!("configuration {a:02x}{b:02x}{c:02x}{d:02x} fetched"));
-                self.ports.fetched.publish(fetched);
+                self.ports.fetched.publish(Rc::new(fetched));
             }
             Effect::Restart(wanted) => return Some(Event::Stored(self.store_counter(wanted))),
             Effect::Acknowledge(acknowledged) => self.ports.acknowledged.publish(acknowledged),
@@ -260,7 +252,7 @@ impl Desk {
     fn parts(&self) -> Parts {
         let Board { clock, files, .. } = &self.ports.board;
         let now = clock.now();
-        let applied = self.sources.applied.get().unwrap_or_default();
+
         let disk = files.space(&self.ports.root).ok().map(|space| Disk {
             path: self.ports.root.display().to_string(),
             free_bytes: space.free,
@@ -272,8 +264,7 @@ impl Desk {
             agent_uptime: now.since(self.started),
             wall: clock.wall(),
             clock_synchronised: clock.wall_is_synchronised(),
-            applied_revision: applied.revision,
-            complaints: applied.complaints.to_vec(),
+            config: self.sources.config.get().unwrap_or_default(),
             server: self.sources.server.get().unwrap_or_default(),
             updates: self.sources.updates.iter().filter_map(Watch::get).collect(),
             disks: disk.into_iter().collect(),

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use api::device_config as config;
 use api::pb::platform::{
     app::agent::v1::{DeviceAgentConfigRequest, HostInfo, VersionInfo},
     fleet::v1::{
@@ -15,6 +16,7 @@ use board::{Wall, host::Facts};
 use prost_types::Timestamp;
 
 use crate::{
+    config::ConfigStatus,
     logs::SpoolStatus,
     server::{self, Phase},
 };
@@ -47,10 +49,8 @@ pub struct Parts {
     pub wall: Wall,
     /// Whether anything vouches for it.
     pub clock_synchronised: bool,
-    /// Digest (hex) of the configuration in force.
-    pub applied_revision: String,
-    /// What of the configuration could not be accepted.
-    pub complaints: Vec<Complaint>,
+    /// The configuration.
+    pub config: ConfigStatus,
     /// The machine server.
     pub server: server::Report,
     /// The updates, one per product.
@@ -65,7 +65,7 @@ pub struct Parts {
 #[must_use]
 pub fn compose(facts: &Facts, parts: Parts) -> DeviceStatus {
     let warnings = warnings(&parts);
-    let Parts { server, logs, .. } = parts;
+    let Parts { server, logs, config, .. } = parts;
     DeviceStatus {
         agent_version: parts.agent_version,
         platform: facts.platform.clone(),
@@ -75,8 +75,8 @@ pub fn compose(facts: &Facts, parts: Parts) -> DeviceStatus {
         agent_uptime_seconds: parts.agent_uptime.as_secs(),
         device_time: Some(timestamp(parts.wall)),
         clock_synchronised: parts.clock_synchronised,
-        applied_revision: parts.applied_revision,
-        complaints: parts.complaints.into_iter().take(COMPLAINTS_MAX).map(bounded_complaint).collect(),
+        applied_revision: config.applied_revision.iter().flatten().map(|byte| format!("{byte:02x}")).collect(),
+        complaints: config.complaints.iter().take(COMPLAINTS_MAX).map(complaint).collect(),
         server: Some(server_status(server)),
         updates: parts.updates.into_iter().map(bounded_update).collect(),
         disks: parts.disks,
@@ -165,7 +165,9 @@ fn warnings(parts: &Parts) -> Vec<String> {
         .iter()
         .filter(|disk| disk.total_bytes > 0 && disk.free_bytes < disk.total_bytes / DISK_STEPS)
         .map(|disk| format!("the disk that holds {} is almost full: make room on it", disk.path));
-    clock.into_iter().chain(lost).chain(full).take(WARNINGS_MAX).map(cut).collect()
+    let unstored = parts.config.trouble.as_ref();
+    let unstored = unstored.map(|why| format!("the configuration in force would be lost by a restart: {why}"));
+    clock.into_iter().chain(unstored).chain(lost).chain(full).take(WARNINGS_MAX).map(cut).collect()
 }
 
 fn server_status(report: server::Report) -> ServerStatus {
@@ -194,9 +196,13 @@ fn server_status(report: server::Report) -> ServerStatus {
     }
 }
 
-fn bounded_complaint(complaint: Complaint) -> Complaint {
-    let Complaint { path, found, allowed, source } = complaint;
-    Complaint { path: cut(path), found: cut(found), allowed: cut(allowed), source: cut(source) }
+fn complaint(complaint: &config::Complaint) -> Complaint {
+    Complaint {
+        path: cut(complaint.path.to_string()),
+        found: cut(complaint.found.to_string()),
+        allowed: cut(complaint.allowed.to_string()),
+        source: cut(complaint.origin.to_string()),
+    }
 }
 
 fn bounded_update(update: UpdateStatus) -> UpdateStatus {
@@ -262,6 +268,16 @@ mod tests {
         }
     }
 
+    fn complained(text: &str) -> config::Complaint {
+        config::Complaint {
+            origin: config::Origin::Cloud,
+            path: text.into(),
+            position: None,
+            found: text.into(),
+            allowed: text.into(),
+        }
+    }
+
     #[test]
     fn passing_time_is_no_news_and_everything_else_is() {
         let mut told = Told::default();
@@ -277,8 +293,8 @@ mod tests {
             ("lines wait", false, |parts| parts.logs.queued_bytes = 10_000),
             ("lines are lost", true, |parts| parts.logs.dropped_lines = 1),
             ("the machine server died", true, |parts| parts.server.crashes = 1),
-            ("another configuration", true, |parts| parts.applied_revision = "aa".into()),
-            ("a complaint", true, |parts| parts.complaints.push(Complaint::default())),
+            ("another configuration", true, |parts| parts.config.applied_revision = Some([1; 32])),
+            ("a complaint", true, |parts| parts.config.complaints = [complained("p")].into()),
         ];
         for (case, news, change) in table {
             let mut parts = parts();
@@ -291,7 +307,7 @@ mod tests {
     fn a_report_is_bounded_whatever_it_is_made_of() {
         let long = || "ü".repeat(100_000);
         let mut parts = parts();
-        parts.complaints = vec![Complaint { path: long(), found: long(), allowed: long(), source: long() }; 1_000];
+        parts.config.complaints = vec![complained(&long()); 1_000].into();
         parts.server.last_lines = (0..1_000).map(|number| format!("{number} {}", long())).collect();
         parts.server.last_exit = long();
         parts.updates = vec![
@@ -342,6 +358,7 @@ mod tests {
         parts.clock_synchronised = false;
         parts.logs.dropped_lines = 3;
         parts.disks[0].free_bytes = 1;
-        assert_eq!(compose(&facts(), parts).warnings.len(), 3);
+        parts.config.trouble = Some("the disk is full".into());
+        assert_eq!(compose(&facts(), parts).warnings.len(), 4);
     }
 }

@@ -19,12 +19,13 @@ use board_sim::{Driver, SimBoard};
 
 use super::{
     Acknowledged, FetchedConfig, Reach, RestartsWanted,
-    actor::{self, Applied, Inbox, Ports},
+    actor::{self, Inbox, Ports},
     calls::{Answers, Plan, Report},
     machine::{BatchKey, Effect, Event, Machine},
     port::{Cloud, CloudError},
 };
 use crate::{
+    config::ConfigStatus,
     kit::{
         latest::{Latest, Watch},
         mailbox,
@@ -384,7 +385,7 @@ struct Bench {
     poke: mailbox::Mailbox<()>,
     server: Latest<server::Report>,
     offered: Latest<Option<Offered>>,
-    fetched: Watch<FetchedConfig>,
+    fetched: Watch<Rc<FetchedConfig>>,
     reach: Latest<Reach>,
     restarts: Latest<RestartsWanted>,
     acknowledged: Latest<Acknowledged>,
@@ -413,9 +414,9 @@ impl Bench {
         };
         supervisor.start(Actor::Cloud, "cloud", |lifeline| {
             let (server, offered) = (server.watch(), offered.watch());
-            let applied = Latest::<Applied>::new().watch();
+            let config = Latest::<ConfigStatus>::new().watch();
             let spool = Latest::<SpoolStatus>::new().watch();
-            let inbox = Inbox { pokes, applied, server, updates: Vec::new(), offered, spool, lifeline };
+            let inbox = Inbox { pokes, config, server, updates: Vec::new(), offered, spool, lifeline };
             actor::run(Machine::new(1), inbox, ports)
         });
         let (sim, fleet, fetched) = (sim.clone(), Rc::clone(fleet), fetched.watch());
