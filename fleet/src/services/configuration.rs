@@ -132,7 +132,8 @@ pub async fn encoded(
     now: Millis,
 ) -> Result<EncodedConfig, Refusal> {
     let platform = if platform.len() <= PLATFORM_MAX_BYTES { platform } else { "" };
-    let made_under = MadeUnder { edition: context.changes.edition(part.id()), releases: context.releases.revision(now) };
+    let made_under =
+        MadeUnder { edition: context.changes.edition(part.id()), releases: context.releases.revision(now) };
     let answer = match context.configurations.get(part.id(), platform, made_under) {
         Some(answer) => answer,
         None => {

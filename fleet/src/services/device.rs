@@ -7,9 +7,7 @@ use std::time::Duration;
 use api::pb::platform::{
     app::{
         agent::v1::DeviceAgentConfigRequest,
-        v1::{
-            ConfigRequest, ConfigResponse, LogRequest, LogResponse, NeedsRestartRequest, NeedsRestartResponse,
-        },
+        v1::{ConfigRequest, ConfigResponse, LogRequest, LogResponse, NeedsRestartRequest, NeedsRestartResponse},
     },
     common::v1::LogEntry,
     fleet::v1::{DeviceStatus, ReportRequest, ReportResponse, UploadLogsRequest, UploadLogsResponse},

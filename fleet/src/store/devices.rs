@@ -41,11 +41,7 @@ pub fn restart_told(
 }
 
 /// Clears a mark that is not later than `until`; a newer one stays.
-pub fn clear_restart_mark(
-    tx: &Tx<'_>,
-    part: &Granted<Part, ActAsDevice>,
-    until: Millis,
-) -> Result<bool, DbError> {
+pub fn clear_restart_mark(tx: &Tx<'_>, part: &Granted<Part, ActAsDevice>, until: Millis) -> Result<bool, DbError> {
     let sql = "UPDATE parts SET restart_marked_at = NULL, restart_told_at = NULL
                WHERE id = $1 AND restart_marked_at <= $2";
     Ok(tx.run(sql, &[part.id().into(), until.into()])? > 0)
