@@ -27,6 +27,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     fs::write(out.join("descriptors.bin"), prost::Message::encode_to_vec(&descriptors))?;
     prost_build::Config::new()
         .bytes([".platform.app.v1.UploadModuleFileRequest.file"])
+        // So that a tool can find a message's descriptor.
+        .enable_type_names()
         .service_generator(Box::new(Methods))
         .include_file("contract.rs")
         .compile_fds(descriptors)?;

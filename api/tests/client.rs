@@ -3,7 +3,7 @@
 mod server;
 
 use std::{
-    io::{self, Write as _},
+    io,
     net::TcpListener,
     sync::{
         Arc, Mutex,

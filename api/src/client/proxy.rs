@@ -97,9 +97,17 @@ fn contains(network: IpAddr, bits: u32, ip: IpAddr) -> bool {
 mod tests {
     use super::*;
 
+    /// Case, server, environment, proxy.
+    type Row = (
+        &'static str,
+        &'static str,
+        &'static [(&'static str, &'static str)],
+        Result<Option<&'static str>, &'static str>,
+    );
+
     #[test]
     fn choices() {
-        let table: [(&str, &str, &[(&str, &str)], Result<Option<&str>, &str>); 14] = [
+        let table: [Row; 14] = [
             ("nothing set", "https://f.example", &[], Ok(None)),
             ("https", "https://f.example", &[("HTTPS_PROXY", "http://p:1")], Ok(Some("p"))),
             (

@@ -1,0 +1,64 @@
+//! One file per noun; a verb reads as: find what is meant, ask or change, show.
+
+pub(crate) mod audit;
+pub(crate) mod config;
+pub(crate) mod fragment;
+pub(crate) mod key;
+pub(crate) mod location;
+pub(crate) mod login;
+pub(crate) mod logs;
+pub(crate) mod machine;
+pub(crate) mod organization;
+pub(crate) mod part;
+pub(crate) mod status;
+
+use std::{
+    fs,
+    io::{self, Read},
+    path::Path,
+};
+
+use clap::CommandFactory;
+
+use crate::{
+    args::{Args, ConfigVerb, Noun},
+    failure::Failure,
+    output::Output,
+    session::Session,
+};
+
+/// Configurations are limited to 1 MiB by the server; this is only against the wrong file.
+const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// Does what the command line says.
+pub(crate) fn run(args: Args, output: &mut Output) -> Result<(), Failure> {
+    let global = &args.global;
+    match args.noun {
+        Noun::Login(login) => login::login(global, login, output),
+        Noun::Logout => login::logout(global, output),
+        Noun::Organization(verb) => organization::run(&Session::open(global)?, verb, output),
+        Noun::Location(verb) => location::run(&Session::open(global)?, verb, output),
+        Noun::Machine(verb) => machine::run(&Session::open(global)?, verb, output),
+        Noun::Part(verb) => part::run(&Session::open(global)?, verb, output),
+        Noun::Fragment(verb) => fragment::run(&Session::open(global)?, verb, output),
+        Noun::Key(verb) => key::run(&Session::open(global)?, verb, output),
+        Noun::Audit(verb) => audit::run(&Session::open(global)?, verb, output),
+        Noun::Config(ConfigVerb::Check { file, defaults }) => config::check_file(&file, defaults, output),
+        Noun::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Args::command(), api::brand::NAME, &mut script);
+            output.line(String::from_utf8_lossy(&script).trim_end())
+        }
+    }
+}
+
+/// The content of a file, or of standard input for `-`.
+fn read_text(path: &Path) -> Result<String, Failure> {
+    let mut text = String::new();
+    let read = if path == Path::new("-") {
+        io::stdin().lock().take(FILE_BYTES_MAX).read_to_string(&mut text)
+    } else {
+        fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text))
+    };
+    read.map(|_| text).map_err(Failure::file(path))
+}
