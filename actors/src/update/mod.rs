@@ -3,3 +3,37 @@
 //! Owns the walk wanted → downloading → verifying → staged → waiting → switching → probation → committed | rolled back.
 //! Each state is stored before its effect and can be resumed from. Nothing that runs is touched before its successor
 //! has been verified, and there is always one version that can be started.
+//!
+//! | file | decides |
+//! |---|---|
+//! | `machine.rs` | when each step of the walk is taken (pure) |
+//! | `events.rs` | nothing: it names what the machine hears and asks for |
+//! | `wish.rs` | what the configuration wants of the product (pure) |
+//! | `trial.rs` | how long a new version has been watched (pure) |
+//! | `target.rs` | what a setting and a signed release mean in bytes (pure) |
+//! | `verify.rs` | whether bytes are those, and run on this machine (pure) |
+//! | `slots.rs` | what lies in the two slots and which one is started (pure) |
+//! | `record.rs` | what is stored of all that (pure) |
+//! | `trust.rs` | which genuine documents are followed (pure) |
+//! | `check.rs` | in which order the fleet server is asked |
+//! | `actor.rs` | nothing: it waits and carries out |
+
+pub mod actor;
+pub mod check;
+pub mod events;
+pub mod machine;
+mod progress;
+pub mod record;
+mod sealed;
+pub mod slots;
+pub mod target;
+mod trial;
+pub mod trust;
+pub mod verify;
+mod wish;
+
+#[cfg(test)]
+mod tests;
+
+pub use machine::{Machine, Policy};
+pub use wish::Wish;

@@ -2,9 +2,10 @@
 
 use std::{fmt, str::FromStr};
 
-use ring::{digest, signature};
+use ring::signature;
 
 use super::{canonical::Object, hex};
+use crate::digest::sha256;
 
 /// An ed25519 public key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,10 +30,7 @@ impl PublicKey {
     /// Its name. Made from the key alone: one key cannot count twice under two names.
     #[must_use]
     pub fn id(&self) -> KeyId {
-        let digest = digest::digest(&digest::SHA256, self.object().as_bytes());
-        let mut id = [0; 32];
-        id.iter_mut().zip(digest.as_ref()).for_each(|(byte, digest)| *byte = *digest);
-        KeyId(id)
+        KeyId(sha256(self.object().as_bytes()))
     }
 
     /// The key object of TUF, canonical.

@@ -1,0 +1,570 @@
+//! Waits for settings, news, the program's report and finished work; carries out what the machine decides.
+//!
+//! Whatever takes long runs in the background: one question to the fleet server, and one of download, judgement and
+//! move, at a time. Small records are written in the turn itself, so that "stored before acted" is an order of statements.
+
+use std::{cell::Cell, path::PathBuf, rc::Rc, time::Duration};
+
+use api::{
+    device_config::{Advanced, VersionControl},
+    pb::platform::fleet::v1::UpdateStatus,
+};
+use board::{
+    Clock,
+    fetch::{Download, Fetch, FetchError, Progress, Validator},
+    files::{Access, FileError, Files},
+};
+use smol::{LocalExecutor, future::FutureExt as _};
+
+use super::{
+    check::{self, Ask, Found},
+    events::{Effect, Effects, Event, Sight, Trouble, VerifyTrouble},
+    machine::{Machine, Policy},
+    record::{RECORD_BYTES_MAX, Record},
+    slots::{Installed, Layout, Slot, pointer_text, read_pointer},
+    target::{Source, Target},
+    verify::{self, HEAD_BYTES},
+    wish::Wish,
+};
+use crate::{
+    cloud::{FetchedConfig, Reach},
+    kit::{
+        background::{Background, Results},
+        latest::{Latest, Watch},
+        mailbox::Mailbox,
+        step::{self, assert_moved, next_event},
+        supervise::Lifeline,
+        trace::Trace,
+    },
+    rank::Actor,
+    server::{Command, Report},
+};
+
+/// A download is given up when nothing arrives for this long.
+const STALL: Duration = Duration::from_secs(60);
+/// A download may take this long: a large release over a slow line at night. Then it is continued.
+const DOWNLOAD_LIMIT: Duration = Duration::from_secs(12 * 3600);
+/// How often a running download is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Percents that are worth telling.
+const PERCENT_STEP: u32 = 5;
+/// Largest file of a validator: an address and a tag.
+const VALIDATOR_BYTES_MAX: usize = 4 * 1024;
+
+/// What this actor hears.
+pub struct Inbox {
+    /// Section `version_control`.
+    pub versions: Watch<Rc<VersionControl>>,
+    /// Section `advanced_settings`.
+    pub advanced: Watch<Rc<Advanced>>,
+    /// How the fleet server can be reached.
+    pub reach: Watch<Reach>,
+    /// The configuration as fetched, which hints at new versions.
+    pub fetched: Watch<Rc<FetchedConfig>>,
+    /// The machine server.
+    pub server: Watch<Report>,
+    /// Stops this actor.
+    pub lifeline: Lifeline,
+}
+
+/// What this actor can do.
+pub struct Ports {
+    /// Time.
+    pub clock: Rc<dyn Clock>,
+    /// The disk.
+    pub files: Rc<dyn Files>,
+    /// Documents and downloads.
+    pub fetch: Rc<dyn Fetch>,
+    /// For what takes longer than a turn.
+    pub executor: Rc<LocalExecutor<'static>>,
+    /// "linux/amd64"
+    pub platform: String,
+    /// First contact over plain http is allowed.
+    pub dev_mode: bool,
+    /// Address of the fleet server as the credentials file has it now, `http://host:port`.
+    pub address: Rc<dyn Fn() -> Option<String>>,
+    /// The machine server's keeper.
+    pub server: Mailbox<Command>,
+    /// Where the walk is.
+    pub status: Latest<UpdateStatus>,
+    /// What was done, for people.
+    pub trace: Trace,
+}
+
+/// Runs the actor until it is stopped.
+pub async fn run(policy: Policy, inbox: Inbox, ports: Ports) {
+    let record = load(&policy.layout, &ports).await;
+    let (questions, answers) = slot(&ports.executor);
+    let (work, done) = slot(&ports.executor);
+    let percent = Latest::new();
+    let mut ears = Ears { settings: (None, None), hint: None, percent: percent.watch(), inbox, answers, done };
+    let machine = Machine::new(policy.clone(), record, ports.clock.now());
+    let mut desk = Desk { layout: policy.layout, ports: Rc::new(ports), machine, questions, work, percent };
+    let effects = desk.machine.resume();
+    desk.perform(effects).await;
+    desk.publish();
+    loop {
+        ears.inbox.lifeline.turn_ends();
+        let deadline = desk.machine.deadline();
+        let Some(event) = next_event(&mut ears, &*desk.ports.clock, deadline).await else { break };
+        ears.inbox.lifeline.turn_begins();
+        let by_time = event == Event::DeadlinePassed;
+        desk.take(event).await;
+        if by_time {
+            assert_moved(Actor::Update.name(), deadline, desk.machine.deadline(), desk.ports.clock.now());
+        }
+    }
+    desk.work.cancel();
+    desk.questions.cancel();
+}
+
+/// What is stored, compared with what is there.
+async fn load(layout: &Layout, ports: &Ports) -> Record {
+    let lengths = Slot::ALL.map(|slot| {
+        let name = layout.executable(slot);
+        let listed = ports.files.list(&layout.folder(slot)).unwrap_or_default();
+        listed.into_iter().find(|entry| name.ends_with(&entry.name)).map(|entry| entry.len)
+    });
+    let mut record = match ports.files.read(&layout.record(), RECORD_BYTES_MAX) {
+        Ok(None) => Record::default(),
+        Ok(Some(bytes)) => match Record::decode(&bytes) {
+            Ok(record) => record,
+            Err(error) => {
+                log::error!("{} cannot be used, {error}: it is set aside", layout.record().display());
+                if let Err(error) = ports.files.rename(&layout.record(), &layout.record_aside()) {
+                    log::error!("{error}");
+                }
+                recover(layout, lengths, ports).await
+            }
+        },
+        Err(error) => {
+            log::error!("{error}: {}", error.source);
+            recover(layout, lengths, ports).await
+        }
+    };
+    record.slots.reconcile(lengths);
+    record
+}
+
+/// What the slots hold, without a record of it: what is there can be started, and its digest tells the next check which
+/// version it is.
+async fn recover(layout: &Layout, lengths: [Option<u64>; 2], ports: &Ports) -> Record {
+    let mut record = Record::default();
+    for (slot, length) in Slot::ALL.into_iter().zip(lengths) {
+        if length.is_none() {
+            continue;
+        }
+        match ports.files.digest(&layout.executable(slot)).await {
+            Ok(digest) => {
+                let version = "unknown".to_owned();
+                let content = Installed { version, sha256: digest.sha256, length: digest.len, pinned: false };
+                record.slots.set(slot, Some(content));
+            }
+            Err(error) => log::error!("{error}: {}", error.source),
+        }
+    }
+    let pointer = ports.files.read(&layout.pointer(), RECORD_BYTES_MAX).ok().flatten();
+    record.slots.active = pointer.and_then(|pointer| read_pointer(&pointer));
+    record
+}
+
+/// The inbox, and what the background brings.
+struct Ears {
+    inbox: Inbox,
+    /// The sections, once both are known.
+    settings: (Option<Rc<VersionControl>>, Option<Rc<Advanced>>),
+    /// The hint heard last: version and digest.
+    hint: Option<(String, Vec<u8>)>,
+    percent: Watch<u32>,
+    answers: Finished<Result<Found, String>>,
+    done: Finished<Event>,
+}
+
+impl step::Inbox for Ears {
+    type Event = Event;
+
+    async fn next(&mut self) -> Option<Event> {
+        enum Heard {
+            Versions(Rc<VersionControl>),
+            Advanced(Rc<Advanced>),
+            Fetched(Rc<FetchedConfig>),
+            Event(Event),
+            Stop,
+        }
+        loop {
+            let Ears { inbox, percent, answers, done, .. } = self;
+            let Inbox { versions, advanced, reach, fetched, server, lifeline } = inbox;
+            let stopped = async {
+                lifeline.stopped().await;
+                Heard::Stop
+            };
+            let settings = async { Heard::Versions(versions.changed().await) }
+                .or(async { Heard::Advanced(advanced.changed().await) })
+                .or(async { Heard::Fetched(fetched.changed().await) });
+            let events = async { Event::Reach(reach.changed().await) }
+                .or(async { Event::Server(Sight::from(&server.changed().await)) })
+                .or(async { Event::Checked(answers.next().await) })
+                .or(async { done.next().await })
+                .or(async { Event::Arrived(percent.changed().await) });
+            match stopped.or(settings).or(async { Heard::Event(events.await) }).await {
+                Heard::Stop => return None,
+                Heard::Event(event) => return Some(event),
+                Heard::Versions(versions) => self.settings.0 = Some(versions),
+                Heard::Advanced(advanced) => self.settings.1 = Some(advanced),
+                Heard::Fetched(fetched) => {
+                    if self.is_news(&fetched) {
+                        return Some(Event::Hint);
+                    }
+                    continue;
+                }
+            }
+            if let (Some(versions), Some(advanced)) = &self.settings {
+                return Some(Event::Wish(Rc::new(Wish::of_server(versions, advanced))));
+            }
+        }
+    }
+
+    fn deadline_passed(&self) -> Event {
+        Event::DeadlinePassed
+    }
+}
+
+impl Ears {
+    /// Whether the fleet server means another version than the last time. What it means is only a hint.
+    fn is_news(&mut self, fetched: &FetchedConfig) -> bool {
+        let hint = fetched.response.platform_server_update_info.as_ref();
+        let hint = hint.map(|hint| (hint.version.clone(), hint.sha256.clone()));
+        let news = hint.is_some() && hint != self.hint;
+        self.hint = hint;
+        news
+    }
+}
+
+/// A background slot whose results name the operation they belong to: one that was given up in the very moment of its
+/// end must not be taken for its successor.
+struct Running<T: 'static> {
+    slot: Background<(u64, T)>,
+    number: Rc<Cell<u64>>,
+}
+
+/// Where results arrive.
+struct Finished<T> {
+    results: Results<(u64, T)>,
+    number: Rc<Cell<u64>>,
+}
+
+fn slot<T: 'static>(executor: &Rc<LocalExecutor<'static>>) -> (Running<T>, Finished<T>) {
+    let ((slot, results), number) = (Background::new(executor), Rc::new(Cell::new(0)));
+    (Running { slot, number: Rc::clone(&number) }, Finished { results, number })
+}
+
+impl<T: 'static> Running<T> {
+    fn start(&self, operation: impl Future<Output = T> + 'static) {
+        let number = self.number.get() + 1;
+        self.number.set(number);
+        self.slot.start(async move { (number, operation.await) });
+    }
+
+    fn cancel(&self) {
+        self.number.set(self.number.get() + 1);
+        self.slot.cancel();
+    }
+}
+
+impl<T> Finished<T> {
+    /// The result of the operation that runs. Cancel-safe.
+    async fn next(&mut self) -> T {
+        loop {
+            let (number, result) = self.results.next().await;
+            if number == self.number.get() {
+                return result;
+            }
+        }
+    }
+}
+
+struct Desk {
+    layout: Layout,
+    ports: Rc<Ports>,
+    machine: Machine,
+    questions: Running<Result<Found, String>>,
+    work: Running<Event>,
+    percent: Latest<u32>,
+}
+
+impl Desk {
+    /// Feeds the machine one event, and what its storing brought.
+    async fn take(&mut self, event: Event) {
+        let before = self.machine.state().name();
+        let effects = self.machine.step(self.ports.clock.now(), event);
+        self.perform(effects).await;
+        let after = self.machine.state().name();
+        if before != after {
+            let status = self.machine.progress();
+            let product = self.layout.product();
+            let version = match status.target_version.as_str() {
+                "" => status.wanted.as_str(),
+                version => version,
+            };
+            let reason = if status.last_error.is_empty() { "" } else { ": " };
+            let now = self.ports.clock.now();
+            self.ports.trace.note(
+                now,
+                Actor::Update,
+                format_args!("{product} {before} → {after}   {version}{reason}{}", status.last_error),
+            );
+        }
+        self.publish();
+    }
+
+    fn publish(&self) {
+        let status = self.machine.progress();
+        let error = status.last_error.clone();
+        let old = self.ports.status.get().map(|status| status.last_error).unwrap_or_default();
+        if self.ports.status.publish_if_changed(status) && error != old && !error.is_empty() {
+            log::warn!("{}: {error}", self.layout.product());
+        }
+    }
+
+    async fn perform(&mut self, effects: Effects) {
+        for effect in effects {
+            match effect {
+                Effect::Store(record) => {
+                    let stored = self.ports.files.write(&self.layout.record(), &record.encode(), Access::Private);
+                    if let Err(error) = stored {
+                        let reason = format!("{error}: {}", error.source);
+                        log::error!("{}: {reason}", self.layout.product());
+                        let effects = self.machine.step(self.ports.clock.now(), Event::NotStored(reason));
+                        // What answers a failed store stores nothing itself, so this ends.
+                        return Box::pin(self.perform(effects)).await;
+                    }
+                }
+                Effect::Point(slot) => self.point(slot),
+                Effect::Cancel => self.work.cancel(),
+                Effect::Discard => self.discard(),
+                Effect::Check(wish) => self.check(wish),
+                Effect::Download(target, wish) => self.download(*target, &wish),
+                Effect::Verify(target) => self.verify(*target),
+                Effect::Place(slot, installed) => self.place(slot, *installed),
+                Effect::Tell(command) => self.ports.server.send(command).await,
+            }
+        }
+    }
+
+    /// The record is the truth; a pointer that cannot be written is put right by the next start.
+    fn point(&self, slot: Slot) {
+        let (path, text) = (self.layout.pointer(), pointer_text(slot));
+        let there = self.ports.files.read(&path, text.len()).ok().flatten();
+        if there.as_deref() == Some(text.as_bytes()) {
+            return;
+        }
+        if let Err(error) = self.ports.files.write(&path, text.as_bytes(), Access::Readable) {
+            log::error!("{error}: {}", error.source);
+        }
+    }
+
+    fn discard(&self) {
+        for path in [self.layout.validator(), self.layout.partial()] {
+            if let Err(error) = self.ports.files.remove(&path) {
+                log::error!("{error}: {}", error.source);
+            }
+        }
+    }
+
+    fn check(&self, wish: Rc<Wish>) {
+        let ports = &self.ports;
+        let ask = Ask {
+            clock: Rc::clone(&ports.clock),
+            fetch: Rc::clone(&ports.fetch),
+            files: Rc::clone(&ports.files),
+            folder: self.layout.trust(),
+            address: (ports.address)(),
+            product: self.layout.product(),
+            platform: ports.platform.clone(),
+            dev_mode: ports.dev_mode,
+        };
+        self.questions.start(async move { check::check(&ask, &wish).await.map_err(|error| error.to_string()) });
+    }
+
+    fn download(&self, target: Target, wish: &Wish) {
+        let bringing = Bringing {
+            ports: Rc::clone(&self.ports),
+            partial: self.layout.partial(),
+            validator: self.layout.validator(),
+            percent: self.percent.clone(),
+            rate: wish.rate,
+            reserve: wish.reserve,
+        };
+        self.work.start(async move { Event::Downloaded(bringing.bring(&target).await) });
+    }
+
+    fn verify(&self, target: Target) {
+        let (ports, partial) = (Rc::clone(&self.ports), self.layout.partial());
+        self.work.start(async move { Event::Verified(judge(&ports, &partial, target).await) });
+    }
+
+    fn place(&self, slot: Slot, installed: Installed) {
+        let (ports, partial, layout) = (Rc::clone(&self.ports), self.layout.partial(), self.layout.clone());
+        self.work.start(async move { Event::Placed(place(&ports, &partial, &layout, slot, &installed).await) });
+    }
+}
+
+/// One attempt to bring bytes here.
+struct Bringing {
+    ports: Rc<Ports>,
+    partial: PathBuf,
+    validator: PathBuf,
+    percent: Latest<u32>,
+    rate: Option<u64>,
+    reserve: u64,
+}
+
+impl Bringing {
+    async fn bring(&self, target: &Target) -> Result<(), Trouble> {
+        match &target.source {
+            Source::Web(url) => self.fetch(url, target).await,
+            Source::File(path) => {
+                self.remove(&self.validator)?;
+                let free = self.ports.files.space(&self.partial).map_err(|error| local(&error))?.free;
+                let room = free.saturating_sub(self.reserve);
+                let limit = target.bytes_max().min(room);
+                let copied = self.ports.files.copy(path, &self.partial, limit).await;
+                copied.map(drop).map_err(|error| match error.source.kind() {
+                    std::io::ErrorKind::FileTooLarge => Trouble::Local(format!(
+                        "{} is larger than the {limit} bytes there is room for: make room on the disk",
+                        path.display()
+                    )),
+                    _ => local(&error),
+                })
+            }
+        }
+    }
+
+    async fn fetch(&self, url: &str, target: &Target) -> Result<(), Trouble> {
+        let files = &self.ports.files;
+        let kept = files.read(&self.validator, VALIDATOR_BYTES_MAX).ok().flatten();
+        let validator = kept.and_then(|kept| read_validator(&kept, url));
+        if validator.is_none() {
+            // Bytes of something else, or nobody knows of what.
+            self.remove(&self.validator)?;
+            self.remove(&self.partial)?;
+        }
+        let what = Download {
+            url: url.to_owned(),
+            into: self.partial.clone(),
+            validator,
+            bytes_max: target.bytes_max(),
+            stall: STALL,
+            total: DOWNLOAD_LIMIT,
+            rate: self.rate,
+            reserve: self.reserve,
+        };
+        let progress = Progress::default();
+        let mut shown = Shown { validator: what.validator.clone(), percent: 0 };
+        let ending = async { Some(self.ports.fetch.download(&what, &progress).await) };
+        let mut ending = std::pin::pin!(ending);
+        let result = loop {
+            let look = async {
+                self.ports.clock.sleep_until(self.ports.clock.now() + LOOK_EVERY).await;
+                None
+            };
+            let ended = ending.as_mut().or(look).await;
+            self.show(url, target, &progress, &mut shown);
+            if let Some(result) = ended {
+                break result;
+            }
+        };
+        result.map(drop).map_err(|error| sorted(&error, target))
+    }
+
+    /// Keeps the validator beside the bytes it belongs to, and tells how far they are.
+    fn show(&self, url: &str, target: &Target, progress: &Progress, shown: &mut Shown) {
+        let validator = progress.validator.borrow().clone();
+        if validator.is_some() && validator != shown.validator {
+            if let Some(Validator(tag)) = &validator {
+                let text = format!("{url}\n{tag}\n");
+                if let Err(error) = self.ports.files.write(&self.validator, text.as_bytes(), Access::Private) {
+                    log::warn!("{error}: a download that is cut begins anew");
+                }
+            }
+            shown.validator = validator;
+        }
+        let expected = target.promise.map(|promise| promise.length).or(progress.expected.get());
+        let percent = expected.filter(|expected| *expected > 0).map_or(0, |expected| {
+            u32::try_from(progress.have.get().saturating_mul(100) / expected).unwrap_or(0).min(100)
+        });
+        let percent = percent - percent % PERCENT_STEP;
+        if percent != shown.percent {
+            shown.percent = percent;
+            self.percent.publish(percent);
+        }
+    }
+
+    fn remove(&self, path: &std::path::Path) -> Result<(), Trouble> {
+        self.ports.files.remove(path).map_err(|error| local(&error))
+    }
+}
+
+/// What has been told about a download.
+struct Shown {
+    validator: Option<Validator>,
+    percent: u32,
+}
+
+/// The validator, if it belongs to this address.
+fn read_validator(kept: &[u8], url: &str) -> Option<Validator> {
+    let (of, tag) = std::str::from_utf8(kept).ok()?.strip_suffix('\n')?.split_once('\n')?;
+    (of == url && !tag.is_empty()).then(|| Validator(tag.to_owned()))
+}
+
+/// What helps against a failed download.
+fn sorted(error: &FetchError, target: &Target) -> Trouble {
+    let reason = format!("{} could not be downloaded: {error}", target.version);
+    match error {
+        FetchError::Unreachable { .. } | FetchError::Stalled { .. } | FetchError::Truncated { .. } => {
+            Trouble::Network(reason)
+        }
+        FetchError::TooLong { .. } | FetchError::Refused { .. } | FetchError::BadUrl { .. } => Trouble::Bytes(reason),
+        FetchError::NoSpace { .. } => Trouble::Local(reason),
+        FetchError::File(error) => local(error),
+    }
+}
+
+fn local(error: &FileError) -> Trouble {
+    Trouble::Local(format!("{error}: {}", error.source))
+}
+
+/// Judges the bytes that have arrived.
+async fn judge(ports: &Ports, partial: &std::path::Path, target: Target) -> Result<Installed, VerifyTrouble> {
+    let unreadable = |error: FileError| VerifyTrouble::Unreadable(format!("{error}: {}", error.source));
+    let digest = ports.files.digest(partial).await.map_err(unreadable)?;
+    let head = ports.files.read_at(partial, 0, HEAD_BYTES).map_err(unreadable)?;
+    verify::check(&target, &digest, &head, &ports.platform).map_err(VerifyTrouble::Refused)?;
+    let pinned = target.is_pin();
+    Ok(Installed { version: target.version, sha256: digest.sha256, length: digest.len, pinned })
+}
+
+/// Moves judged bytes into a slot. After a power cut they may be there already.
+async fn place(
+    ports: &Ports,
+    partial: &std::path::Path,
+    layout: &Layout,
+    slot: Slot,
+    installed: &Installed,
+) -> Result<(), Trouble> {
+    let (files, executable) = (&ports.files, layout.executable(slot));
+    let folder = partial.parent().map(|folder| files.list(folder)).transpose().map_err(|error| local(&error))?;
+    let arrived = folder.into_iter().flatten().any(|entry| partial.ends_with(&entry.name));
+    if arrived {
+        files.make_folder(&layout.folder(slot), Access::Executable).map_err(|error| local(&error))?;
+        files.set_access(partial, Access::Executable).map_err(|error| local(&error))?;
+        files.rename(partial, &executable).map_err(|error| local(&error))?;
+        return files.remove(&layout.validator()).map_err(|error| local(&error));
+    }
+    let digest = files.digest(&executable).await.map_err(|error| local(&error))?;
+    if (digest.sha256, digest.len) == (installed.sha256, installed.length) {
+        Ok(())
+    } else {
+        Err(Trouble::Network(format!("{} was lost on its way into its slot and is fetched again", installed.version)))
+    }
+}

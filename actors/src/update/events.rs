@@ -1,0 +1,119 @@
+//! What the machine hears, and what it asks for.
+
+use std::rc::Rc;
+
+use super::{
+    check::Found,
+    record::Record,
+    slots::{Installed, Slot},
+    target::Target,
+    verify::Refusal,
+    wish::Wish,
+};
+use crate::{
+    cloud::Reach,
+    server::{Command, Phase, Program, Report},
+};
+
+/// What this actor sees of the program it updates.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sight {
+    /// The last opening.
+    pub opening: u64,
+    /// What runs, or ran last.
+    pub program: Option<Program>,
+    /// What it is doing.
+    pub phase: Phase,
+    /// Times it ended unasked since that program was first started.
+    pub crashes: u64,
+}
+
+impl From<&Report> for Sight {
+    fn from(report: &Report) -> Self {
+        Sight {
+            opening: report.opening,
+            program: report.program.clone(),
+            phase: report.phase,
+            crashes: report.crashes_of_program,
+        }
+    }
+}
+
+/// What can go wrong while bytes are brought here, by what helps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Trying again soon, going on where it stopped.
+    Network(String),
+    /// Fetching everything afresh, later and later.
+    Bytes(String),
+    /// Trying again later; something on this machine has to change.
+    Local(String),
+}
+
+/// What this actor hears.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// The settings in force.
+    Wish(Rc<Wish>),
+    /// Whether the fleet server can be reached.
+    Reach(Reach),
+    /// The fleet server hints that something is new.
+    Hint,
+    /// The program's report.
+    Server(Sight),
+    /// A check has ended.
+    Checked(Result<Found, String>),
+    /// So much of the download is here, in percent.
+    Arrived(u32),
+    /// All bytes are here, or not.
+    Downloaded(Result<(), Trouble>),
+    /// They have been judged.
+    Verified(Result<Installed, VerifyTrouble>),
+    /// They lie in the spare slot, or not.
+    Placed(Result<(), Trouble>),
+    /// The record could not be written; effects behind it in that step have not been carried out.
+    NotStored(String),
+    /// The deadline has passed.
+    DeadlinePassed,
+}
+
+/// Why a judgement did not let bytes pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VerifyTrouble {
+    /// They are wrong.
+    Refused(Refusal),
+    /// They could not be read.
+    Unreadable(String),
+}
+
+/// What is to be done, in this order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Put this on stable storage; nothing behind it is done if that fails.
+    Store(Box<Record>),
+    /// Say in the pointer file that this slot is started.
+    Point(Slot),
+    /// Stop bringing bytes here.
+    Cancel,
+    /// Remove what has arrived.
+    Discard,
+    /// Ask which version is meant.
+    Check(Rc<Wish>),
+    /// Bring bytes here, going on where an earlier attempt stopped.
+    Download(Box<Target>, Rc<Wish>),
+    /// Judge what arrived.
+    Verify(Box<Target>),
+    /// Move what was judged good into the slot.
+    Place(Slot, Box<Installed>),
+    /// Tell the program's keeper.
+    Tell(Command),
+}
+
+/// The most that one step asks for: give up a walk, store, and start another one.
+pub type Effects = heapless::Vec<Effect, 8>;
+
+/// Room for it is proven by the tests, which take every way through a step.
+pub(super) fn give(effects: &mut Effects, effect: Effect) {
+    let given = effects.push(effect);
+    assert!(given.is_ok(), "a step asks for no more than its effects can hold");
+}

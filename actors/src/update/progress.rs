@@ -1,0 +1,46 @@
+//! What the walk looks like from outside.
+
+use api::{
+    brand,
+    pb::platform::fleet::v1::{Product, UpdateStatus, update_status::Phase},
+};
+
+use super::{
+    machine::{Machine, Said},
+    record::{Bad, Outcome, State},
+    slots::Installed,
+};
+
+impl Machine {
+    /// For the fleet server and people.
+    #[must_use]
+    pub fn progress(&self) -> UpdateStatus {
+        let slots = &self.record.slots;
+        let version = |content: Option<&Installed>| content.map(|content| content.version.clone()).unwrap_or_default();
+        let (phase, target_version) = match &self.record.state {
+            State::Idle(Outcome::None) => (Phase::Idle, String::new()),
+            State::Idle(Outcome::Committed) => (Phase::Committed, String::new()),
+            State::Idle(Outcome::RolledBack) => (Phase::RolledBack, String::new()),
+            State::Downloading(target) => (Phase::Downloading, target.version.clone()),
+            State::Verifying(target) | State::Placing(target, _) => (Phase::Verifying, target.version.clone()),
+            State::Staged => (Phase::Staged, version(slots.spare())),
+            State::Waiting => (Phase::Waiting, version(slots.spare())),
+            State::Switching => (Phase::Switching, version(slots.active())),
+            State::Probation { .. } => (Phase::Probation, version(slots.active())),
+        };
+        let product =
+            if self.policy.layout.product() == brand::AGENT { Product::Agent } else { Product::MachineServer };
+        let Said { disk, bringing, verdict, check, warning } = &self.said;
+        let last_error = [disk, bringing, verdict, check, warning].into_iter().find(|text| !text.is_empty());
+        UpdateStatus {
+            product: product.into(),
+            phase: phase.into(),
+            wanted: self.record.wanted.clone(),
+            target_version,
+            running_version: self.server.program.as_ref().map(|program| program.version.clone()).unwrap_or_default(),
+            percent: if phase == Phase::Downloading { self.percent } else { 0 },
+            last_error: last_error.cloned().unwrap_or_default(),
+            bad_versions: self.record.bad.iter().map(|Bad { version, .. }| version.clone()).collect(),
+        }
+    }
+}

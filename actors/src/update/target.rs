@@ -1,0 +1,118 @@
+//! What is to be brought here: exact bytes of a release, or whatever lies at a pinned address.
+
+use std::path::PathBuf;
+
+use api::{
+    device_config::VersionSetting,
+    releases::{Artifact, Format, Release},
+};
+
+/// Largest executable taken from a pin, whose length nobody has signed.
+pub const PIN_BYTES_MAX: u64 = 1 << 30;
+
+/// Something to install.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// As people see it: a version, or the pin itself.
+    pub version: String,
+    /// Where the bytes are.
+    pub source: Source,
+    /// What they must be; `None` for a pin, which is taken as the owner's word.
+    pub promise: Option<Promise>,
+}
+
+/// Where bytes are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// At an `http` or `https` address.
+    Web(String),
+    /// In a file of this machine.
+    File(PathBuf),
+}
+
+/// What a signed release says about its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promise {
+    /// Their digest.
+    pub sha256: [u8; 32],
+    /// Their length.
+    pub length: u64,
+}
+
+/// Why a release cannot be installed here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotForUs {
+    /// It was not built for this platform.
+    #[error(
+        "{product} {version} is not released for {platform}: release it for this platform or choose another version"
+    )]
+    Platform {
+        /// What.
+        product: String,
+        /// Which version.
+        version: String,
+        /// What this machine is.
+        platform: String,
+    },
+    /// It is packed in a way that this agent cannot unpack.
+    #[error("{product} {version} is packed as {format}, which this agent cannot unpack: release it as raw")]
+    Packed {
+        /// What.
+        product: String,
+        /// Which version.
+        version: String,
+        /// How.
+        format: String,
+    },
+}
+
+impl Target {
+    /// The bytes of a release for a platform, from the server (or mirror) at `base`.
+    pub fn of_release(release: &Release, platform: &str, base: &str) -> Result<Target, NotForUs> {
+        let (product, version) = (release.product.clone(), release.version.to_string());
+        let Some(artifact) = release.artifact(platform) else {
+            return Err(NotForUs::Platform { product, version, platform: platform.to_owned() });
+        };
+        let Artifact { sha256, length, format, path, .. } = artifact;
+        match format {
+            Format::Raw => Ok(Target {
+                version,
+                source: Source::Web(format!("{base}{path}")),
+                promise: Some(Promise { sha256: *sha256, length: *length }),
+            }),
+            Format::Xz | Format::Other(_) => {
+                Err(NotForUs::Packed { product, version, format: format.name().to_owned() })
+            }
+        }
+    }
+
+    /// The bytes at a pinned address; `None` for a setting that is no pin.
+    #[must_use]
+    pub fn of_pin(setting: &VersionSetting) -> Option<Target> {
+        let VersionSetting::Url(url) = setting else { return None };
+        let source = match setting.local_path() {
+            Some(path) => Source::File(path.into()),
+            None => Source::Web(url.to_string()),
+        };
+        Some(Target { version: url.to_string(), source, promise: None })
+    }
+
+    /// Whether it is a pin.
+    #[must_use]
+    pub fn is_pin(&self) -> bool {
+        self.promise.is_none()
+    }
+
+    /// Whether the bytes come unprotected and unverified.
+    #[must_use]
+    pub fn is_unprotected(&self) -> bool {
+        let scheme = |url: &str| url.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://"));
+        self.is_pin() && matches!(&self.source, Source::Web(url) if scheme(url))
+    }
+
+    /// Longer ones are not this target.
+    #[must_use]
+    pub fn bytes_max(&self) -> u64 {
+        self.promise.map_or(PIN_BYTES_MAX, |promise| promise.length)
+    }
+}

@@ -1,0 +1,50 @@
+//! What the configuration wants of a product, taken out of the sections that say it.
+
+use std::rc::Rc;
+
+use api::{
+    device_config::{Advanced, VersionControl, VersionSetting},
+    releases::PublicKey,
+};
+
+/// What the configuration wants of this product.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wish {
+    /// Which version.
+    pub setting: VersionSetting,
+    /// Versions are switched in maintenance windows only.
+    pub has_window: bool,
+    /// Pins without a signed digest are taken as the owner's word.
+    pub pins_allowed: bool,
+    /// Keys given by the manufacturer; `None` learns them at first contact.
+    pub release_keys: Option<Rc<[PublicKey]>>,
+    /// How long a new version is watched.
+    pub probation_minutes: Option<u32>,
+    /// The first start waits for a check.
+    pub wait: bool,
+    /// Bytes per second.
+    pub rate: Option<u64>,
+    /// Bytes that stay free on the disk.
+    pub reserve: u64,
+}
+
+impl Wish {
+    /// What the sections say about the machine server.
+    #[must_use]
+    pub fn of_server(versions: &VersionControl, advanced: &Advanced) -> Wish {
+        let keys = &advanced.trust.release_keys;
+        // One that cannot be read is left out; an empty list of given keys still is one, and accepts nothing.
+        let keys = (!keys.is_empty()).then(|| keys.iter().filter_map(|key| key.parse().ok()).collect());
+        let rate = u64::from(advanced.update_bandwidth_kilobytes_per_second) * 1000;
+        Wish {
+            setting: versions.server.clone(),
+            has_window: advanced.maintenance.is_some(),
+            pins_allowed: advanced.trust.allow_unsigned_pins,
+            release_keys: keys,
+            probation_minutes: advanced.probation.map(|minutes| minutes.0),
+            wait: advanced.wait_for_update_check,
+            rate: (rate > 0).then_some(rate),
+            reserve: u64::from(advanced.disk_reserve_megabytes) * 1_000_000,
+        }
+    }
+}
