@@ -28,7 +28,7 @@ pub fn page() -> String {
 }
 
 const INTRODUCTION: &str = "\
-<!-- Generated from api/src/device_config/fields.rs by `UPDATE_DOCS=1 cargo test -p api`. Do not edit. -->
+<!-- Generated from api/src/device_config/fields.rs by `make docs`. Do not edit. -->
 
 # Settings of a device
 

@@ -845,14 +845,14 @@ fn no_document_overflows_a_small_stack() {
 }
 
 #[test]
-fn the_reference_page_is_fresh() {
+fn the_generated_reference_page_is_fresh() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/config.md");
     let page = reference::page();
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&path, &page).unwrap();
     }
     let there = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(there == page, "docs/config.md is stale: run `UPDATE_DOCS=1 cargo test -p api reference_page`");
+    assert!(there == page, "docs/config.md is stale: run `make docs`");
 }
 
 #[test]
