@@ -24,10 +24,18 @@ pub fn from_bytes(bytes: [u8; 16]) -> String {
     [cut(0, 8), cut(8, 12), cut(12, 16), cut(16, 20), cut(20, 32)].join("-")
 }
 
+/// Whether it is written like one of ours: lowercase digits and dashes in their places.
+pub fn is_id(text: &str) -> bool {
+    let fits = |(place, letter): (usize, u8)| match place {
+        8 | 13 | 18 | 23 => letter == b'-',
+        _ => matches!(letter, b'0'..=b'9' | b'a'..=b'f'),
+    };
+    text.len() == 36 && text.bytes().enumerate().all(fits)
+}
+
 /// The bytes of a UUID; `None` for anything that is not written like one of ours.
 pub fn to_bytes(id: &str) -> Option<[u8; 16]> {
-    let dashes = [8, 13, 18, 23];
-    if id.len() != 36 || dashes.iter().any(|place| id.as_bytes().get(*place) != Some(&b'-')) {
+    if !is_id(id) {
         return None;
     }
     let digits: String = id.chars().filter(|one| *one != '-').collect();

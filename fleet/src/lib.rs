@@ -4,6 +4,7 @@
 //! operation and its function; `services` holds those functions; `authz` answers "may they" with a value that `store`
 //! demands. `wiring` puts it together, for `main` and for tests alike.
 
+pub mod args;
 pub mod authn;
 pub mod authz;
 pub mod changes;
@@ -14,6 +15,7 @@ pub mod documents;
 pub mod edge;
 pub mod hex;
 pub mod ids;
+pub mod init;
 pub mod limits;
 pub mod logs;
 pub mod operations;

@@ -1,2 +1,177 @@
-//! Being built.
-fn main() {}
+//! Parse, build, serve, drain.
+
+use std::{
+    error::Error,
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use clap::Parser;
+use serde_json::json;
+use tokio::{
+    runtime::Builder,
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+};
+
+use fleet::{
+    args::{Arguments, Command, Init, Place, Serve},
+    edge::ServeError,
+    init, releases,
+    store::{Durability, OpenError},
+    wiring::{self, Options, StartError},
+};
+
+/// Threads that answer calls: what a small server has; more only spread the same work.
+const WORKERS_MAX: usize = 8;
+/// Threads for lists, pages and files; the default of 512 would be 512 stacks in a bad moment.
+const BLOCKING_MAX: usize = 16;
+
+/// See `args.rs`, which prints them.
+mod exit {
+    pub(super) const FAILED: u8 = 1;
+    pub(super) const USAGE: u8 = 2;
+    pub(super) const PORT: u8 = 3;
+    pub(super) const FOLDER: u8 = 4;
+    pub(super) const NEWER: u8 = 5;
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let done = match arguments.command {
+        Command::Serve(options) => serve(options),
+        Command::Init(options) => initialise(options),
+        Command::Release(command) => {
+            releases::command::run(command, &mut io::stdout()).map_err(|why| Failure::new(exit::FAILED, &why))
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure { code, sentence }) => {
+            eprintln!("platform-fleet: {sentence}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+struct Failure {
+    code: u8,
+    sentence: String,
+}
+
+impl Failure {
+    fn new(code: u8, why: &dyn Error) -> Self {
+        let mut sentence = why.to_string();
+        let mut source = why.source();
+        while let Some(deeper) = source {
+            sentence = format!("{sentence}: {deeper}");
+            source = deeper.source();
+        }
+        Self { code, sentence }
+    }
+
+    fn usage(sentence: &str) -> Self {
+        Self { code: exit::USAGE, sentence: sentence.to_owned() }
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(why: StartError) -> Self {
+        let code = match &why {
+            StartError::Port(ServeError::InUse { .. } | ServeError::Listen { .. }) => exit::PORT,
+            StartError::Database(OpenError::Newer { .. }) => exit::NEWER,
+            StartError::Folder { .. } | StartError::Database(_) | StartError::Key(_) => exit::FOLDER,
+            _ => exit::FAILED,
+        };
+        Self::new(code, &why)
+    }
+}
+
+fn serve(serve: Serve) -> Result<(), Failure> {
+    only_sqlite(&serve.place)?;
+    if !serve.listen.ip().is_loopback() && serve.tls_cert.is_none() && !serve.insecure {
+        return Err(Failure::usage(&format!(
+            "{} can be reached by others, and without TLS they can read every key: \
+             give --tls-cert and --tls-key, or --insecure if a proxy in front does TLS",
+            serve.listen
+        )));
+    }
+    tracing_subscriber::fmt()
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_default_env()
+                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info")),
+        )
+        .with_writer(io::stderr)
+        .init();
+    let options = Options {
+        listen: serve.listen,
+        folder: serve.place.data,
+        tls: serve.tls_cert.zip(serve.tls_key),
+        address: serve.address,
+        durability: if serve.durable { Durability::PowerCut } else { Durability::ProcessDeath },
+    };
+    runtime()?.block_on(async {
+        // Before anything is started: a signal that comes while starting is not lost.
+        let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+        let (Ok(mut terminate), Ok(mut interrupt)) = signals else {
+            return Err(Failure { code: exit::FAILED, sentence: "cannot listen for signals".to_owned() });
+        };
+        let server = wiring::start(options).await?;
+        let line = match serve.json {
+            true => json!({"url": server.url, "address": server.address.to_string()}).to_string(),
+            false => format!("serving {}", server.url),
+        };
+        // Nobody reads: that is no reason not to serve.
+        let _ = writeln!(io::stdout(), "{line}").and_then(|()| io::stdout().flush());
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        server.stop().await;
+        Ok(())
+    })
+}
+
+fn initialise(options: Init) -> Result<(), Failure> {
+    only_sqlite(&options.place)?;
+    runtime()?.block_on(async {
+        let (_stop, draining) = watch::channel(false);
+        let place = Options { folder: options.place.data, ..Options::default() };
+        let context = wiring::context(&place, String::new(), draining)?;
+        let created = init::organization(&context, &options.org, &options.email).await;
+        let created = created.map_err(|why| Failure::new(exit::FAILED, &why))?;
+        let text = match options.json {
+            true => {
+                let (organization, id, key) = (created.organization_id, created.key_id, created.key);
+                json!({"organization_id": organization, "key_id": id, "key": key}).to_string()
+            }
+            false => format!(
+                "organization  {}\nkey id        {}\nkey           {}\n\nThe key is shown this once: keep it.",
+                created.organization_id, created.key_id, created.key
+            ),
+        };
+        writeln!(io::stdout(), "{text}").map_err(|why| Failure::new(exit::FAILED, &why))
+    })
+}
+
+fn only_sqlite(place: &Place) -> Result<(), Failure> {
+    match &place.database {
+        None => Ok(()),
+        Some(url) => {
+            let kind = url.split(':').next().unwrap_or_default();
+            Err(Failure::usage(&format!(
+                "--database {kind}:… is not supported by this version: leave it out to use SQLite in the data folder"
+            )))
+        }
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    Builder::new_multi_thread()
+        .worker_threads(cores.min(WORKERS_MAX))
+        .max_blocking_threads(BLOCKING_MAX)
+        .enable_all()
+        .build()
+        .map_err(|why| Failure::new(exit::FAILED, &why))
+}

@@ -94,7 +94,48 @@ operations! { table:
         unary Authenticate authenticate(rpc::AuthenticateRequest) -> rpc::AuthenticateResponse = services::login::authenticate;
     }
     "platform.app.v1.AppService" app_service_server::AppService {
+        unary CreateOrganization create_organization(app::CreateOrganizationRequest) -> app::CreateOrganizationResponse = services::organizations::create;
         unary ListOrganizations list_organizations(app::ListOrganizationsRequest) -> app::ListOrganizationsResponse = services::organizations::list;
+        unary GetOrganization get_organization(app::GetOrganizationRequest) -> app::GetOrganizationResponse = services::organizations::get;
+        unary GetOrganizationNamespaceAvailability get_organization_namespace_availability(app::GetOrganizationNamespaceAvailabilityRequest) -> app::GetOrganizationNamespaceAvailabilityResponse = services::organizations::namespace_availability;
+        unary UpdateOrganization update_organization(app::UpdateOrganizationRequest) -> app::UpdateOrganizationResponse = services::organizations::update;
+        unary GetOrganizationsWithAccessToLocation get_organizations_with_access_to_location(app::GetOrganizationsWithAccessToLocationRequest) -> app::GetOrganizationsWithAccessToLocationResponse = services::location_access::organizations;
+        unary CreateLocation create_location(app::CreateLocationRequest) -> app::CreateLocationResponse = services::locations::create;
+        unary GetLocation get_location(app::GetLocationRequest) -> app::GetLocationResponse = services::locations::get;
+        unary UpdateLocation update_location(app::UpdateLocationRequest) -> app::UpdateLocationResponse = services::locations::update;
+        unary ListLocations list_locations(app::ListLocationsRequest) -> app::ListLocationsResponse = services::locations::list;
+        unary ShareLocation share_location(app::ShareLocationRequest) -> app::ShareLocationResponse = services::location_access::share;
+        unary UnshareLocation unshare_location(app::UnshareLocationRequest) -> app::UnshareLocationResponse = services::location_access::unshare;
+        unary LocationAuth location_auth(app::LocationAuthRequest) -> app::LocationAuthResponse = services::location_access::auth;
+        unary CreateLocationSecret create_location_secret(app::CreateLocationSecretRequest) -> app::CreateLocationSecretResponse = services::location_access::create_secret;
+        unary DeleteLocationSecret delete_location_secret(app::DeleteLocationSecretRequest) -> app::DeleteLocationSecretResponse = services::location_access::delete_secret;
+        unary NewRobot new_robot(app::NewRobotRequest) -> app::NewRobotResponse = services::machines::create;
+        unary GetRobot get_robot(app::GetRobotRequest) -> app::GetRobotResponse = services::machines::get;
+        unary ListRobots list_robots(app::ListRobotsRequest) -> app::ListRobotsResponse = services::machines::list;
+        unary UpdateRobot update_robot(app::UpdateRobotRequest) -> app::UpdateRobotResponse = services::machines::update;
+        unary GetRobotParts get_robot_parts(app::GetRobotPartsRequest) -> app::GetRobotPartsResponse = services::machines::parts;
+        unary GetRobotAPIKeys get_robot_api_keys(app::GetRobotApiKeysRequest) -> app::GetRobotApiKeysResponse = services::machines::api_keys;
+        unary GetRobotPart get_robot_part(app::GetRobotPartRequest) -> app::GetRobotPartResponse = services::parts::get;
+        unary GetRobotPartByNameAndLocation get_robot_part_by_name_and_location(app::GetRobotPartByNameAndLocationRequest) -> app::GetRobotPartByNameAndLocationResponse = services::parts::get_by_name;
+        unary GetRobotPartHistory get_robot_part_history(app::GetRobotPartHistoryRequest) -> app::GetRobotPartHistoryResponse = services::parts::history;
+        unary UpdateRobotPart update_robot_part(app::UpdateRobotPartRequest) -> app::UpdateRobotPartResponse = services::parts::update;
+        unary NewRobotPart new_robot_part(app::NewRobotPartRequest) -> app::NewRobotPartResponse = services::parts::create;
+        unary DeleteRobotPart delete_robot_part(app::DeleteRobotPartRequest) -> app::DeleteRobotPartResponse = services::parts::delete;
+        unary MarkPartAsMain mark_part_as_main(app::MarkPartAsMainRequest) -> app::MarkPartAsMainResponse = services::parts::mark_as_main;
+        unary MarkPartForRestart mark_part_for_restart(app::MarkPartForRestartRequest) -> app::MarkPartForRestartResponse = services::parts::mark_for_restart;
+        unary CreateRobotPartSecret create_robot_part_secret(app::CreateRobotPartSecretRequest) -> app::CreateRobotPartSecretResponse = services::part_secrets::create;
+        unary DeleteRobotPartSecret delete_robot_part_secret(app::DeleteRobotPartSecretRequest) -> app::DeleteRobotPartSecretResponse = services::part_secrets::delete;
+        unary ListFragments list_fragments(app::ListFragmentsRequest) -> app::ListFragmentsResponse = services::fragments::list;
+        unary GetFragment get_fragment(app::GetFragmentRequest) -> app::GetFragmentResponse = services::fragments::get;
+        unary CreateFragment create_fragment(app::CreateFragmentRequest) -> app::CreateFragmentResponse = services::fragments::create;
+        unary UpdateFragment update_fragment(app::UpdateFragmentRequest) -> app::UpdateFragmentResponse = services::fragments::update;
+        unary GetFragmentHistory get_fragment_history(app::GetFragmentHistoryRequest) -> app::GetFragmentHistoryResponse = services::fragments::history;
+        unary ListMachineSummaries list_machine_summaries(app::ListMachineSummariesRequest) -> app::ListMachineSummariesResponse = services::summaries::list;
+        unary CreateKey create_key(app::CreateKeyRequest) -> app::CreateKeyResponse = services::keys::create;
+        unary DeleteKey delete_key(app::DeleteKeyRequest) -> app::DeleteKeyResponse = services::keys::delete;
+        unary ListKeys list_keys(app::ListKeysRequest) -> app::ListKeysResponse = services::keys::list;
+        unary RotateKey rotate_key(app::RotateKeyRequest) -> app::RotateKeyResponse = services::keys::rotate;
+        unary CreateKeyFromExistingKeyAuthorizations create_key_from_existing_key_authorizations(app::CreateKeyFromExistingKeyAuthorizationsRequest) -> app::CreateKeyFromExistingKeyAuthorizationsResponse = services::keys::create_like;
         unary GetRobotPartLogs get_robot_part_logs(app::GetRobotPartLogsRequest) -> app::GetRobotPartLogsResponse = services::part_logs::get;
         stream TailRobotPartLogs tail_robot_part_logs(app::TailRobotPartLogsRequest) -> app::TailRobotPartLogsResponse = services::part_logs::tail;
     }
@@ -110,5 +151,10 @@ operations! { table:
         unary Report report(fleet::ReportRequest) -> fleet::ReportResponse = services::device::report;
         unary UploadLogs upload_logs(fleet::UploadLogsRequest) -> fleet::UploadLogsResponse = services::device::upload_logs;
     }
-    "platform.fleet.v1.AdminService" admin_service_server::AdminService {}
+    "platform.fleet.v1.AdminService" admin_service_server::AdminService {
+        unary GetPartStatus get_part_status(fleet::GetPartStatusRequest) -> fleet::GetPartStatusResponse = services::admin::part_status;
+        unary RetryUpdate retry_update(fleet::RetryUpdateRequest) -> fleet::RetryUpdateResponse = services::admin::retry_update;
+        unary GetPartCredentials get_part_credentials(fleet::GetPartCredentialsRequest) -> fleet::GetPartCredentialsResponse = services::admin::part_credentials;
+        unary ListAuditEvents list_audit_events(fleet::ListAuditEventsRequest) -> fleet::ListAuditEventsResponse = services::admin::audit_events;
+    }
 }

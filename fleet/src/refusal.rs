@@ -56,6 +56,12 @@ impl Refusal {
         Self::new(Kind::NotFound, format!("there is no {what} {}", shown(id)))
     }
 
+    /// It cannot be the id of anything here.
+    pub fn malformed_id(what: &str, id: &str) -> Self {
+        let message = format!("{} is not the id of a {what}: ids are UUIDs in lowercase", shown(id));
+        Self { kind: Kind::Invalid, message, field: Some("id") }
+    }
+
     /// A field of the request cannot be accepted; `why` says what is allowed.
     pub fn invalid(field: &'static str, why: impl fmt::Display) -> Self {
         Self { kind: Kind::Invalid, message: format!("{field}: {why}"), field: Some(field) }

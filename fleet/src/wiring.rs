@@ -39,6 +39,19 @@ pub struct Options {
     pub durability: Durability,
 }
 
+impl Default for Options {
+    /// A free port of this machine, plain text, files in the folder that programs are started in.
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            folder: PathBuf::from("fleet-data"),
+            tls: None,
+            address: None,
+            durability: Durability::default(),
+        }
+    }
+}
+
 /// Why the server could not be started. For the person who started it.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {

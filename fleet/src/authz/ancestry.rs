@@ -14,6 +14,7 @@ use std::{
 
 use super::{Grant, Level, ResourceKind, Target};
 use crate::{
+    ids,
     refusal::Refusal,
     store::{Store, tree},
 };
@@ -73,8 +74,11 @@ struct Known {
 }
 
 impl Ancestry {
-    /// The way up from a thing, itself included; `None` if there is no such thing.
+    /// The way up from a thing, itself included; `None` if there is no such thing. An id that cannot be one is refused.
     pub async fn of(&self, store: &Store, what: Target, id: &str) -> Result<Option<Arc<Chain>>, Refusal> {
+        if !ids::is_id(id) {
+            return Err(Refusal::malformed_id(what.word(), id));
+        }
         // Read before the database: a change after this moment makes what we find old news at once.
         let generation = self.generation.load(Ordering::Acquire);
         if let Ok(known) = self.known.read()

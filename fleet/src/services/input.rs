@@ -1,6 +1,7 @@
 //! What callers send, read once: names, pages.
 
 use crate::{
+    authn::digest_of,
     limits::{NAME_CHARS_MAX, PAGE_DEFAULT, PAGE_MAX},
     refusal::Refusal,
 };
@@ -36,6 +37,26 @@ pub fn page_size(field: &'static str, asked: i64) -> Result<usize, Refusal> {
         Ok(size) if size <= PAGE_MAX => Ok(size),
         _ => Err(Refusal::invalid(field, format_args!("0 (for {PAGE_DEFAULT}) to {PAGE_MAX}"))),
     }
+}
+
+/// Where the next page begins. Bound to what was asked for: elsewhere it is refused.
+pub fn page_token(scope: &[&str], place: i64) -> String {
+    format!("{place:x}.{}", scope_mark(scope))
+}
+
+/// The place in a page token; `None` for the first page.
+pub fn page_place(scope: &[&str], token: &str) -> Result<Option<i64>, Refusal> {
+    if token.is_empty() {
+        return Ok(None);
+    }
+    let place = token.split_once('.').filter(|(_, mark)| *mark == scope_mark(scope));
+    let place = place.and_then(|(place, _)| i64::from_str_radix(place, 16).ok());
+    place.map(Some).ok_or_else(|| Refusal::invalid("page_token", "is not one that this list gave"))
+}
+
+fn scope_mark(scope: &[&str]) -> String {
+    // The separator cannot be in ids and numbers; 64 bits keep an honest caller from mistakes, nothing else.
+    digest_of(&scope.join("\n")).chars().take(16).collect()
 }
 
 /// The part of a host name that a name becomes: letters, digits and single dashes.

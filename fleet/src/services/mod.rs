@@ -1,9 +1,18 @@
 //! What the operations do, one file per resource. Each function reads as *who, may they, do it, answer*.
 
-pub mod input;
+pub mod admin;
 pub mod configuration;
 pub mod device;
+pub mod fragments;
+pub mod input;
+pub mod keys;
+pub mod location_access;
+pub mod locations;
 pub mod login;
+pub mod machines;
 pub mod organizations;
 pub mod part_logs;
+pub mod part_secrets;
+pub mod parts;
 mod robot_config;
+pub mod summaries;

@@ -1,10 +1,160 @@
-//! Organizations.
+//! Organizations: the tops of all trees.
 
-use api::pb::platform::app::v1::{ListOrganizationsRequest, ListOrganizationsResponse};
+use std::collections::BTreeSet;
 
-use crate::{authn::Caller, context::Context, refusal::Refusal};
+use api::pb::platform::app::v1::{
+    CreateOrganizationRequest, CreateOrganizationResponse, FragmentImportList,
+    GetOrganizationNamespaceAvailabilityRequest, GetOrganizationNamespaceAvailabilityResponse, GetOrganizationRequest,
+    GetOrganizationResponse, ListOrganizationsRequest, ListOrganizationsResponse, Organization,
+    UpdateOrganizationRequest, UpdateOrganizationResponse,
+};
+use prost::Message;
 
-/// ListOrganizations.
-pub async fn list(_: &Context, _: Caller, _: ListOrganizationsRequest) -> Result<ListOrganizationsResponse, Refusal> {
-    Ok(ListOrganizationsResponse { organizations: Vec::new() })
+use super::input;
+use crate::{
+    authn::{Caller, Who},
+    authz::{Permission, Target, right},
+    clock::timestamp,
+    context::Context,
+    hex, ids,
+    refusal::Refusal,
+    store::{
+        keys,
+        organizations::{self, Change, Stored},
+    },
+};
+
+/// Of a namespace, which becomes part of registry ids.
+const NAMESPACE_CHARS_MAX: usize = 63;
+
+/// CreateOrganization. Whoever creates it owns it, on the very token it did it with.
+pub async fn create(
+    context: &Context,
+    caller: Caller,
+    request: CreateOrganizationRequest,
+) -> Result<CreateOrganizationResponse, Refusal> {
+    let Who::ApiKey { id: key, .. } = caller.who() else {
+        return Err(Refusal::forbidden("only a key of a person or a program may create organizations"));
+    };
+    let (key, name) = (key.clone(), input::name("name", &request.name)?);
+    let (id, now) = (ids::new_id(), context.clock.now());
+    let creator = caller.clone();
+    let owner = key.clone();
+    let created = context.store.write::<_, Refusal>(move |tx| {
+        organizations::create(tx, &creator, &id, &name, now)?;
+        keys::give_owner_of_new(tx, &owner, &id, now)?;
+        organizations::get(tx, &id)?.ok_or_else(|| Refusal::not_found("organization", &id))
+    });
+    let organization = message(created.await?);
+    context.authn.forget_key(&key);
+    Ok(CreateOrganizationResponse { organization: Some(organization) })
+}
+
+/// GetOrganization.
+pub async fn get(
+    context: &Context,
+    caller: Caller,
+    request: GetOrganizationRequest,
+) -> Result<GetOrganizationResponse, Refusal> {
+    let granted = context.authz.organization::<right::ReadOrganization>(&caller, &request.organization_id).await?;
+    let found = context.store.read(|tx| organizations::get(tx, granted.id())).await?;
+    let found = found.ok_or_else(|| Refusal::not_found("organization", granted.id()))?;
+    Ok(GetOrganizationResponse { organization: Some(message(found)) })
+}
+
+/// ListOrganizations: those in which the caller has any grant. Where it may not read the organization, only its name.
+pub async fn list(
+    context: &Context,
+    caller: Caller,
+    _: ListOrganizationsRequest,
+) -> Result<ListOrganizationsResponse, Refusal> {
+    let Who::ApiKey { grants, .. } = caller.who() else { return Ok(ListOrganizationsResponse::default()) };
+    let ids: BTreeSet<&str> = grants.iter().map(|grant| &*grant.organization).collect();
+    let mut found: Vec<Stored> = Vec::with_capacity(ids.len());
+    for id in ids {
+        let permissions = context.authz.permissions(&caller, Target::Organization, id).await?.unwrap_or_default();
+        if let Some(stored) = context.store.read(|tx| organizations::get(tx, id)).await? {
+            found.push(match permissions.contains(Permission::ReadOrganization) {
+                true => stored,
+                false => Stored { region: String::new(), cid: None, default_fragments: None, ..stored },
+            });
+        }
+    }
+    found.sort_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
+    Ok(ListOrganizationsResponse { organizations: found.into_iter().map(message).collect() })
+}
+
+/// UpdateOrganization.
+pub async fn update(
+    context: &Context,
+    caller: Caller,
+    request: UpdateOrganizationRequest,
+) -> Result<UpdateOrganizationResponse, Refusal> {
+    let granted = context.authz.organization::<right::WriteOrganization>(&caller, &request.organization_id).await?;
+    let name = input::given(request.name.as_deref()).map(|name| input::name("name", name)).transpose()?;
+    let public_namespace = input::given(request.public_namespace.as_deref()).map(namespace).transpose()?;
+    for (field, text) in [("region", &request.region), ("cid", &request.cid)] {
+        text.as_deref().map(|text| input::printable(field, text)).transpose()?;
+    }
+    let change = Change {
+        name,
+        public_namespace,
+        region: request.region,
+        cid: request.cid,
+        default_fragments: request.default_fragments.map(|list| hex::encode(&list.encode_to_vec())),
+    };
+    let now = context.clock.now();
+    let updated = context.store.write::<_, Refusal>(move |tx| {
+        let missing = || Refusal::not_found("organization", granted.id());
+        let old = organizations::get(tx, granted.id())?.ok_or_else(missing)?;
+        match (&old.public_namespace, &change.public_namespace) {
+            (Some(old), Some(new)) if old != new => {
+                return Err(Refusal::precondition(format!("the namespace is {old:?} and cannot be changed")));
+            }
+            (None, Some(new)) if organizations::namespace_is_taken(tx, new)? => {
+                return Err(Refusal::exists(format!("the namespace {new:?} belongs to another organization")));
+            }
+            _ => {}
+        }
+        organizations::update(tx, &granted, &change, now)?;
+        organizations::get(tx, granted.id())?.ok_or_else(missing)
+    });
+    Ok(UpdateOrganizationResponse { organization: Some(message(updated.await?)) })
+}
+
+/// GetOrganizationNamespaceAvailability.
+pub async fn namespace_availability(
+    context: &Context,
+    _: Caller,
+    request: GetOrganizationNamespaceAvailabilityRequest,
+) -> Result<GetOrganizationNamespaceAvailabilityResponse, Refusal> {
+    let namespace = namespace(&request.public_namespace)?;
+    let taken = context.store.read(|tx| organizations::namespace_is_taken(tx, &namespace)).await?;
+    Ok(GetOrganizationNamespaceAvailabilityResponse { available: !taken })
+}
+
+fn namespace(given: &str) -> Result<String, Refusal> {
+    let fits = (1..=NAMESPACE_CHARS_MAX).contains(&given.len())
+        && given.bytes().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == b'-');
+    match fits {
+        true => Ok(given.to_owned()),
+        false => Err(Refusal::invalid(
+            "public_namespace",
+            format_args!("1 to {NAMESPACE_CHARS_MAX} lowercase letters, digits and dashes"),
+        )),
+    }
+}
+
+fn message(stored: Stored) -> Organization {
+    let default_fragments = stored.default_fragments.as_deref().and_then(hex::decode);
+    Organization {
+        id: stored.id,
+        name: stored.name,
+        created_on: Some(timestamp(stored.created_at)),
+        public_namespace: stored.public_namespace.unwrap_or_default(),
+        default_region: stored.region,
+        cid: stored.cid,
+        default_fragments: default_fragments.and_then(|bytes| FragmentImportList::decode(&*bytes).ok()),
+        allowed_login_methods: None,
+    }
 }

@@ -1,11 +1,20 @@
 //! Who changed what: one row per change, written in the transaction of the change itself.
 
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
 use super::{DbError, Tx};
 use crate::{
-    authn::Caller,
-    authz::{Granted, right::Right},
+    authn::{Caller, digest_of},
+    authz::{
+        Granted, Organization,
+        right::{Right, WriteOrganization},
+    },
     clock::Millis,
-    ids,
+    hex, ids,
+    refusal::Refusal,
 };
 
 /// Writes down that the holder of `granted` did `operation`; `detail` names what changed, never a secret.
@@ -42,7 +51,7 @@ pub fn record_by(
 ) -> Result<(), DbError> {
     let sql = "INSERT INTO audit (organization_id, happened_at, id, actor, from_address, operation, resource_type, resource_id, detail)
                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
-    let (id, actor, from) = (ids::new_id(), caller.name(), caller.from().to_string());
+    let (id, actor, from) = (next_id(), caller.name(), caller.from().to_string());
     tx.run(
         sql,
         &[
@@ -58,4 +67,99 @@ pub fn record_by(
         ],
     )?;
     Ok(())
+}
+
+/// One row.
+#[derive(Debug, Clone)]
+pub struct Event {
+    /// Orders events of one millisecond.
+    pub id: String,
+    /// When.
+    pub happened_at: Millis,
+    /// Who.
+    pub actor: String,
+    /// From where.
+    pub from_address: String,
+    /// Did what.
+    pub operation: String,
+    /// To what kind of thing.
+    pub resource_type: String,
+    /// To which.
+    pub resource_id: String,
+    /// In which way.
+    pub detail: String,
+}
+
+/// Rises within one run of the server; another run has another ending, so that no two are ever the same.
+fn next_id() -> String {
+    static RUN: OnceLock<String> = OnceLock::new();
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let run = RUN.get_or_init(|| hex::encode(&ids::random::<8>()));
+    format!("{:012x}-{run}", COUNT.fetch_add(1, Relaxed))
+}
+
+/// Where a page of events begins: below this one.
+#[derive(Debug, Clone)]
+pub struct Place {
+    at: Millis,
+    id: String,
+}
+
+impl Place {
+    /// Behind the last event of a page.
+    pub fn after(event: &Event) -> Self {
+        Self { at: event.happened_at, id: event.id.clone() }
+    }
+
+    /// As text for the caller, bound to one organization.
+    pub fn token(&self, organization: &str) -> String {
+        format!("{:x}.{}.{}", self.at, self.id, mark(organization))
+    }
+
+    /// From that text; empty is the beginning, which is now.
+    pub fn read(organization: &str, token: &str) -> Result<Self, Refusal> {
+        if token.is_empty() {
+            return Ok(Self { at: Millis::MAX, id: String::new() });
+        }
+        let mut parts = token.splitn(3, '.');
+        let place = (parts.next(), parts.next(), parts.next());
+        let (Some(at), Some(id), Some(of)) = place else { return Err(foreign_token()) };
+        let at = Millis::from_str_radix(at, 16).map_err(|_| foreign_token())?;
+        if of != mark(organization) {
+            return Err(foreign_token());
+        }
+        Ok(Self { at, id: id.to_owned() })
+    }
+}
+
+fn mark(organization: &str) -> String {
+    digest_of(&format!("audit {organization}")).chars().take(16).collect()
+}
+
+fn foreign_token() -> Refusal {
+    Refusal::invalid("page_token", "is not one that this list gave")
+}
+
+/// An organization's events below a place, newest first.
+pub fn list(
+    tx: &Tx<'_>,
+    granted: &Granted<Organization, WriteOrganization>,
+    below: &Place,
+    limit: i64,
+) -> Result<Vec<Event>, DbError> {
+    let sql = "SELECT id, happened_at, actor, from_address, operation, resource_type, resource_id, detail FROM audit
+               WHERE organization_id = $1 AND (happened_at < $2 OR (happened_at = $2 AND id < $3))
+               ORDER BY happened_at DESC, id DESC LIMIT $4";
+    tx.all(sql, &[granted.id().into(), below.at.into(), (&below.id).into(), limit.into()], |row| {
+        Ok(Event {
+            id: row.text(0)?,
+            happened_at: row.int(1)?,
+            actor: row.text(2)?,
+            from_address: row.text(3)?,
+            operation: row.text(4)?,
+            resource_type: row.text(5)?,
+            resource_id: row.text(6)?,
+            detail: row.text(7)?,
+        })
+    })
 }

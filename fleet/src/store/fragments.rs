@@ -331,3 +331,10 @@ pub fn revisions(tx: &Tx<'_>, id: &str, before: Millis, limit: i64) -> Result<Ve
         })
     })
 }
+
+/// (id, name) of the fragments that a part names itself.
+pub fn named_by_part(tx: &Tx<'_>, part: &str) -> Result<Vec<(String, String)>, DbError> {
+    let sql = "SELECT f.id, f.name FROM fragment_uses u JOIN fragments f ON f.id = u.fragment_id
+               WHERE u.user_kind = 'part' AND u.user_id = $1 ORDER BY f.id";
+    tx.all(sql, &[part.into()], |row| Ok((row.text(0)?, row.text(1)?)))
+}

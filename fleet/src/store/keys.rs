@@ -2,8 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{DbError, Row, Tx};
-use crate::authz::{Grant, ResourceKind, Role};
+use super::{DbError, Row, Tx, audit, audit::Entry};
+use crate::{
+    authn::Caller,
+    authz::{Grant, Granted, Organization, ResourceKind, Role, right},
+    clock::Millis,
+    refusal::Refusal,
+};
 
 /// What a login needs to know of a key.
 pub struct Login {
@@ -35,4 +40,170 @@ fn grant(row: &Row<'_>) -> Result<Option<Grant>, DbError> {
         return Ok(None);
     };
     Ok(Some(Grant { role, kind, resource: Arc::from(row.str(2)?), organization: Arc::from(row.str(3)?) }))
+}
+
+/// One row; of the secret nothing can be shown.
+#[derive(Debug, Clone)]
+pub struct Stored {
+    /// UUID.
+    pub id: String,
+    /// The organization it belongs to.
+    pub organization: String,
+    /// As given.
+    pub name: String,
+    /// When it was created.
+    pub created_at: Millis,
+}
+
+/// What is stored of a new key.
+pub struct New<'a> {
+    /// UUID.
+    pub id: &'a str,
+    /// As given.
+    pub name: &'a str,
+    /// Of its secret.
+    pub digest: &'a str,
+    /// What it may do.
+    pub grants: &'a [Grant],
+}
+
+fn stored(row: &Row<'_>) -> Result<Stored, DbError> {
+    Ok(Stored { id: row.text(0)?, organization: row.text(1)?, name: row.text(2)?, created_at: row.int(3)? })
+}
+
+/// By id.
+pub fn get(tx: &Tx<'_>, id: &str) -> Result<Option<Stored>, DbError> {
+    tx.first("SELECT id, organization_id, name, created_at FROM api_keys WHERE id = $1", &[id.into()], stored)
+}
+
+/// Of an organization.
+pub fn of_organization(tx: &Tx<'_>, organization: &str) -> Result<Vec<Stored>, DbError> {
+    let sql = "SELECT id, organization_id, name, created_at FROM api_keys WHERE organization_id = $1
+               ORDER BY created_at, id";
+    tx.all(sql, &[organization.into()], stored)
+}
+
+/// With a role on that very machine.
+pub fn of_machine(tx: &Tx<'_>, machine: &str) -> Result<Vec<Stored>, DbError> {
+    let sql = "SELECT DISTINCT k.id, k.organization_id, k.name, k.created_at FROM api_keys k
+               JOIN grants g ON g.identity_id = k.id
+               WHERE g.resource_type = 'robot' AND g.resource_id = $1 ORDER BY k.created_at, k.id";
+    tx.all(sql, &[machine.into()], stored)
+}
+
+/// A new key. That its grants lie in the organization, the caller has looked.
+pub fn create(
+    tx: &Tx<'_>,
+    granted: &Granted<Organization, right::WriteOrganization>,
+    operation: &'static str,
+    new: &New<'_>,
+    now: Millis,
+) -> Result<(), DbError> {
+    insert(tx, granted.caller(), granted.id(), operation, new, now)
+}
+
+/// The first key of an organization that was created a moment ago in this transaction.
+pub fn create_first(
+    tx: &Tx<'_>,
+    caller: &Caller,
+    organization: &str,
+    new: &New<'_>,
+    now: Millis,
+) -> Result<(), DbError> {
+    debug_assert!(of_organization(tx, organization)?.is_empty(), "an organization has one first key");
+    insert(tx, caller, organization, "CreateKey", new, now)
+}
+
+fn insert(
+    tx: &Tx<'_>,
+    caller: &Caller,
+    organization: &str,
+    operation: &'static str,
+    new: &New<'_>,
+    now: Millis,
+) -> Result<(), DbError> {
+    let sql = "INSERT INTO api_keys (id, organization_id, name, digest, generation, created_at)
+               VALUES ($1, $2, $3, $4, 1, $5)";
+    tx.run(sql, &[new.id.into(), organization.into(), new.name.into(), new.digest.into(), now.into()])?;
+    for grant in new.grants {
+        give(tx, new.id, grant, now)?;
+    }
+    let entry = Entry { resource_type: "api key", resource_id: new.id, operation, detail: new.name };
+    audit::record_by(tx, caller, organization, now, &entry)
+}
+
+/// Whoever creates an organization owns it, on its present key.
+pub fn give_owner_of_new(tx: &Tx<'_>, key: &str, organization: &str, now: Millis) -> Result<(), DbError> {
+    let grant = Grant {
+        role: Role::Owner,
+        kind: ResourceKind::Organization,
+        resource: organization.into(),
+        organization: organization.into(),
+    };
+    give(tx, key, &grant, now)
+}
+
+fn give(tx: &Tx<'_>, key: &str, grant: &Grant, now: Millis) -> Result<(), DbError> {
+    let sql = "INSERT INTO grants
+                   (identity_type, identity_id, organization_id, role, resource_type, resource_id, created_at)
+               VALUES ('api-key', $1, $2, $3, $4, $5, $6)
+               ON CONFLICT (identity_id, resource_type, resource_id, role) DO NOTHING";
+    let args = [
+        key.into(),
+        (&*grant.organization).into(),
+        grant.role.word().into(),
+        grant.kind.word().into(),
+        (&*grant.resource).into(),
+        now.into(),
+    ];
+    tx.run(sql, &args)?;
+    Ok(())
+}
+
+/// Another secret for the same key; tokens of the old one end.
+pub fn rotate(
+    tx: &Tx<'_>,
+    granted: &Granted<Organization, right::WriteOrganization>,
+    id: &str,
+    digest: &str,
+    now: Millis,
+) -> Result<(), DbError> {
+    let sql = "UPDATE api_keys SET digest = $2, generation = generation + 1 WHERE id = $1 AND organization_id = $3";
+    tx.run(sql, &[id.into(), digest.into(), granted.id().into()])?;
+    record(tx, granted, id, "RotateKey", now)
+}
+
+/// Ends a key and its grants.
+pub fn delete(
+    tx: &Tx<'_>,
+    granted: &Granted<Organization, right::WriteOrganization>,
+    id: &str,
+    now: Millis,
+) -> Result<(), Refusal> {
+    let owns = "SELECT organization_id FROM grants
+                WHERE identity_id = $1 AND role = 'owner' AND resource_type = 'organization'";
+    let others = "SELECT 1 FROM grants WHERE resource_type = 'organization' AND resource_id = $1 AND role = 'owner'
+                  AND identity_id <> $2";
+    for organization in tx.all(owns, &[id.into()], |row| row.text(0))? {
+        if tx.first(others, &[(&organization).into(), id.into()], |_| Ok(()))?.is_none() {
+            return Err(Refusal::precondition(format!(
+                "this is the last owner key of organization {organization}: create another one first"
+            )));
+        }
+    }
+    tx.run("DELETE FROM grants WHERE identity_id = $1", &[id.into()])?;
+    let sql = "DELETE FROM api_keys WHERE id = $1 AND organization_id = $2";
+    tx.run(sql, &[id.into(), granted.id().into()])?;
+    Ok(record(tx, granted, id, "DeleteKey", now)?)
+}
+
+fn record(
+    tx: &Tx<'_>,
+    granted: &Granted<Organization, right::WriteOrganization>,
+    id: &str,
+    operation: &'static str,
+    now: Millis,
+) -> Result<(), DbError> {
+    let entry = Entry { resource_type: "api key", resource_id: id, operation, detail: "" };
+    audit::record_by(tx, granted.caller(), granted.id(), now, &entry)
 }

@@ -18,6 +18,7 @@ pub mod fragments;
 pub mod keys;
 pub mod locations;
 pub mod logs;
+pub mod machines;
 pub mod organizations;
 pub mod parts;
 pub mod secrets;
@@ -28,11 +29,10 @@ use std::path::Path;
 
 pub use db::{Arg, Counted, Db, DbError, Durability, Migration, OpenError, Row, Tx};
 
-const STATE: &[Migration] =
-    &[
-        Migration { number: 1, name: "first", sql: include_str!("../../migrations/state/0001_first.sql") },
-        Migration { number: 2, name: "restart_told", sql: include_str!("../../migrations/state/0002_restart_told.sql") },
-    ];
+const STATE: &[Migration] = &[
+    Migration { number: 1, name: "first", sql: include_str!("../../migrations/state/0001_first.sql") },
+    Migration { number: 2, name: "restart_told", sql: include_str!("../../migrations/state/0002_restart_told.sql") },
+];
 
 /// The changes of the log database, in order.
 const LOGS: &[Migration] =

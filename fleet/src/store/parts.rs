@@ -1,6 +1,6 @@
 //! Parts: what they are, what they were, when they spoke, whether they are to restart.
 
-use super::{Arg, DbError, Row, Tx, audit};
+use super::{Arg, DbError, Row, Tx, audit, fragments, secrets};
 use crate::{
     authn::Caller,
     authz::{Granted, Machine, Part, right},
@@ -89,6 +89,8 @@ pub struct New<'a> {
     pub label: &'a str,
     /// Every machine has exactly one main part.
     pub main: bool,
+    /// What its device signs in with.
+    pub secret: secrets::New<'a>,
 }
 
 /// Adds a part to a machine, with an empty configuration.
@@ -97,9 +99,12 @@ pub fn create(
     granted: &Granted<Machine, right::WriteRobot>,
     new: &New<'_>,
     now: Millis,
-) -> Result<(), DbError> {
-    insert(tx, granted.id(), new, now)?;
-    audit::record(tx, granted, now, "NewRobotPart", &format!("{} {:?}", new.id, new.name))
+) -> Result<(), Refusal> {
+    insert(tx, granted.id(), new, now).map_err(|why| match why {
+        DbError::Exists(_) => Refusal::exists(format!("the machine has a part named {:?} already", new.name)),
+        other => other.into(),
+    })?;
+    Ok(audit::record(tx, granted, now, "NewRobotPart", &format!("{} {:?}", new.id, new.name))?)
 }
 
 /// The row itself; for a new machine's first part, whose proof is the machine's.
@@ -108,7 +113,7 @@ pub(super) fn insert(tx: &Tx<'_>, machine: &str, new: &New<'_>, now: Millis) -> 
     let sql = "INSERT INTO parts (id, machine_id, name, dns_name, main, config, updated_at, created_at)
                VALUES ($1, $2, $3, $4, $5, '{}', $6, $6)";
     tx.run(sql, &[new.id.into(), machine.into(), new.name.into(), (&dns_name).into(), new.main.into(), now.into()])?;
-    Ok(())
+    secrets::insert_for_part(tx, new.id, &new.secret, now)
 }
 
 /// The label itself, or with the first number behind it that nobody in the location has.
@@ -161,7 +166,15 @@ pub fn update(
         ..old.clone()
     };
     let sql = "UPDATE parts SET name = $2, config = $3, updated_at = $4 WHERE id = $1";
-    tx.run(sql, &[(&*new.id).into(), (&*new.name).into(), (&*new.config).into(), at.into()])?;
+    tx.run(sql, &[(&*new.id).into(), (&*new.name).into(), (&*new.config).into(), at.into()]).map_err(
+        |why| match why {
+            DbError::Exists(_) => Refusal::exists(format!("the machine has a part named {:?} already", new.name)),
+            other => other.into(),
+        },
+    )?;
+    if configured && (names_fragments(&old.config) || names_fragments(&new.config)) {
+        fragments::note_uses(tx, "part", &new.id, granted.organization(), &new.config)?;
+    }
     let (by_type, by) = editor(granted.caller());
     let sql = "INSERT INTO part_history
                    (part_id, changed_at, old_name, old_config, old_updated_at, edited_by_type, edited_by)
@@ -185,6 +198,11 @@ pub fn update(
     };
     audit::record(tx, granted, now, "UpdateRobotPart", detail)?;
     Ok(new)
+}
+
+/// Cheaper than parsing a document that most often names none.
+fn names_fragments(config: &str) -> bool {
+    config.contains("\"fragments\"")
 }
 
 /// Who edits, as the contract tells it: (AuthenticationType, id).

@@ -1,0 +1,94 @@
+//! Options of the program, declared once.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::releases::command::ReleaseCommand;
+
+/// The fleet management server.
+#[derive(Debug, Parser)]
+#[command(version, about, after_help = EXIT_CODES)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done; for serve: stopped by SIGTERM or SIGINT after the running calls ended
+  1  refused or failed; one line on standard error says why and what to do
+  2  the command line cannot be understood
+  3  the port is in use, or cannot be listened on
+  4  the data folder or a file in it cannot be used (permission, disk full, no database of ours)
+  5  the database was written by a newer version";
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the server.
+    Serve(Serve),
+    /// Create an organization and the API key of its owner, and print them once.
+    Init(Init),
+    /// Make, sign and publish releases; works offline.
+    #[command(subcommand)]
+    Release(ReleaseCommand),
+}
+
+/// Where everything is.
+#[derive(Debug, Clone, Args)]
+pub struct Place {
+    /// Folder of databases, keys and artifacts; made if it is not there, readable by its owner only.
+    #[arg(long, value_name = "DIR", default_value = "fleet-data")]
+    pub data: PathBuf,
+    /// Database instead of files in the data folder. Not available yet: SQLite in the data folder is used.
+    #[arg(long, value_name = "URL")]
+    pub database: Option<String>,
+}
+
+/// Options of `serve`.
+#[derive(Debug, Clone, Args)]
+pub struct Serve {
+    /// Address and port of everything: gRPC, gRPC-Web, health, metrics, releases. Port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
+    pub listen: SocketAddr,
+    /// Where databases and keys are.
+    #[command(flatten)]
+    pub place: Place,
+    /// Certificate chain in PEM; turns TLS on.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// Private key of the certificate in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Listen without TLS on an address that others can reach: keys and secrets travel readably.
+    #[arg(long)]
+    pub insecure: bool,
+    /// How devices reach this server, for credentials files, if that is not the address listened on.
+    #[arg(long, value_name = "URL")]
+    pub address: Option<String>,
+    /// Make acknowledged writes survive a power cut too: one fsync per commit.
+    #[arg(long)]
+    pub durable: bool,
+    /// When ready, print one line of JSON {"url", "address"} instead of a sentence.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `init`.
+#[derive(Debug, Clone, Args)]
+pub struct Init {
+    /// Name of the organization.
+    #[arg(long, value_name = "NAME")]
+    pub org: String,
+    /// E-mail address of its owner; names the key.
+    #[arg(long, value_name = "EMAIL")]
+    pub email: String,
+    /// Where databases and keys are.
+    #[command(flatten)]
+    pub place: Place,
+    /// Print one line of JSON {"organization_id", "key_id", "key"}.
+    #[arg(long)]
+    pub json: bool,
+}

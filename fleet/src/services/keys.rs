@@ -1,0 +1,178 @@
+//! API keys: made, listed, replaced and ended by the owners of their organization.
+
+use api::pb::platform::app::v1::{
+    ApiKey, ApiKeyWithAuthorizations, Authorization, AuthorizationDetails,
+    CreateKeyFromExistingKeyAuthorizationsRequest, CreateKeyFromExistingKeyAuthorizationsResponse, CreateKeyRequest,
+    CreateKeyResponse, DeleteKeyRequest, DeleteKeyResponse, ListKeysRequest, ListKeysResponse, RotateKeyRequest,
+    RotateKeyResponse,
+};
+
+use super::input;
+use crate::{
+    authn::{Caller, digest_of},
+    authz::{Grant, Granted, Organization, ResourceKind, Role, right},
+    clock::timestamp,
+    context::Context,
+    ids,
+    limits::GRANTS_PER_KEY_MAX,
+    refusal::Refusal,
+    store::{
+        DbError, Tx,
+        keys::{self, New, Stored},
+    },
+};
+
+/// CreateKey. Its organization is the one that all its authorizations name.
+pub async fn create(
+    context: &Context,
+    caller: Caller,
+    request: CreateKeyRequest,
+) -> Result<CreateKeyResponse, Refusal> {
+    let list = request.authorizations;
+    let organization = match list.first() {
+        None => return Err(Refusal::invalid("authorizations", "is empty: a key needs at least one")),
+        Some(first) if list.iter().all(|one| one.organization_id == first.organization_id) => &first.organization_id,
+        Some(_) => return Err(Refusal::invalid("authorizations", "must all name the same organization_id")),
+    };
+    if list.len() > GRANTS_PER_KEY_MAX {
+        return Err(Refusal::invalid("authorizations", format_args!("at most {GRANTS_PER_KEY_MAX}")));
+    }
+    let granted = context.authz.organization::<right::WriteOrganization>(&caller, organization).await?;
+    let mut grants: Vec<Grant> = Vec::with_capacity(list.len());
+    for authorization in &list {
+        let grant = grant(context, &granted, authorization).await?;
+        if !grants.contains(&grant) {
+            grants.push(grant);
+        }
+    }
+    let name = match request.name.trim() {
+        "" => format!("key of {}", timestamp(context.clock.now())),
+        given => input::name("name", given)?,
+    };
+    let (id, key) = issue(context, granted, "CreateKey", name, grants).await?;
+    Ok(CreateKeyResponse { key, id })
+}
+
+/// One authorization of a request, checked: known words that agree, a resource of this organization.
+pub(super) async fn grant(
+    context: &Context,
+    granted: &Granted<Organization, right::WriteOrganization>,
+    authorization: &Authorization,
+) -> Result<Grant, Refusal> {
+    let (role, kind) = role_of(authorization)?;
+    let resource = &*authorization.resource_id;
+    let chain = context.authz.chain(kind.target(), resource).await?;
+    if chain.is_none_or(|chain| *chain.organization != *granted.id()) {
+        return Err(Refusal::not_found(kind.target().word(), resource));
+    }
+    Ok(Grant { role, kind, resource: resource.into(), organization: granted.id().into() })
+}
+
+/// The role is in `authorization_id`, which reads `<resource_type>_<role>`.
+fn role_of(authorization: &Authorization) -> Result<(Role, ResourceKind), Refusal> {
+    let kind = ResourceKind::parse(&authorization.resource_type)
+        .ok_or_else(|| Refusal::invalid("resource_type", "organization, location or robot"))?;
+    if !matches!(&*authorization.authorization_type, "role" | "") {
+        return Err(Refusal::invalid("authorization_type", "role"));
+    }
+    let role = authorization.authorization_id.rsplit_once('_').filter(|(of, _)| *of == kind.word());
+    let role = role
+        .and_then(|(_, role)| Role::parse(role))
+        .ok_or_else(|| Refusal::invalid("authorization_id", format_args!("{0}_owner or {0}_operator", kind.word())))?;
+    Ok((role, kind))
+}
+
+/// ListKeys. The secrets are kept nowhere and cannot be listed.
+pub async fn list(context: &Context, caller: Caller, request: ListKeysRequest) -> Result<ListKeysResponse, Refusal> {
+    let granted = context.authz.organization::<right::WriteOrganization>(&caller, &request.org_id).await?;
+    let found = context.store.scan::<Vec<_>, DbError>(move |tx| {
+        keys::of_organization(tx, granted.id())?.into_iter().map(|key| message(tx, key)).collect()
+    });
+    Ok(ListKeysResponse { api_keys: found.await? })
+}
+
+/// RotateKey: the same id, another secret. Its tokens end with the old one.
+pub async fn rotate(
+    context: &Context,
+    caller: Caller,
+    request: RotateKeyRequest,
+) -> Result<RotateKeyResponse, Refusal> {
+    let (granted, key) = owned(context, &caller, &request.id).await?;
+    let (secret, id, now) = (ids::new_secret(), key.id, context.clock.now());
+    let (digest, rotated) = (digest_of(&secret), id.clone());
+    context.store.write(move |tx| keys::rotate(tx, &granted, &rotated, &digest, now)).await?;
+    context.authn.forget_key(&id);
+    Ok(RotateKeyResponse { id, key: secret })
+}
+
+/// DeleteKey.
+pub async fn delete(
+    context: &Context,
+    caller: Caller,
+    request: DeleteKeyRequest,
+) -> Result<DeleteKeyResponse, Refusal> {
+    let (granted, key) = owned(context, &caller, &request.id).await?;
+    let (id, now) = (key.id, context.clock.now());
+    let deleted = id.clone();
+    context.store.write(move |tx| keys::delete(tx, &granted, &deleted, now)).await?;
+    context.authn.forget_key(&id);
+    Ok(DeleteKeyResponse {})
+}
+
+/// CreateKeyFromExistingKeyAuthorizations.
+pub async fn create_like(
+    context: &Context,
+    caller: Caller,
+    request: CreateKeyFromExistingKeyAuthorizationsRequest,
+) -> Result<CreateKeyFromExistingKeyAuthorizationsResponse, Refusal> {
+    let (granted, key) = owned(context, &caller, &request.id).await?;
+    let grants = context.store.read(|tx| keys::grants_of(tx, &key.id)).await?;
+    // A key may hold roles in organizations that its own organization's owner has no say in.
+    let grants = grants.into_iter().filter(|grant| *grant.organization == *granted.id()).collect();
+    let (id, key) = issue(context, granted, "CreateKeyFromExistingKeyAuthorizations", key.name, grants).await?;
+    Ok(CreateKeyFromExistingKeyAuthorizationsResponse { id, key })
+}
+
+/// The key, if the caller owns its organization; otherwise there is none.
+async fn owned(
+    context: &Context,
+    caller: &Caller,
+    id: &str,
+) -> Result<(Granted<Organization, right::WriteOrganization>, Stored), Refusal> {
+    let missing = || Refusal::not_found("API key", id);
+    let key = context.store.read(|tx| keys::get(tx, id)).await?.ok_or_else(missing)?;
+    let granted = context.authz.organization(caller, &key.organization).await;
+    let granted = granted.map_err(|refusal| if refusal.is_not_found() { missing() } else { refusal })?;
+    Ok((granted, key))
+}
+
+async fn issue(
+    context: &Context,
+    granted: Granted<Organization, right::WriteOrganization>,
+    operation: &'static str,
+    name: String,
+    grants: Vec<Grant>,
+) -> Result<(String, String), Refusal> {
+    let (id, secret, now) = (ids::new_id(), ids::new_secret(), context.clock.now());
+    let (digest, made) = (digest_of(&secret), id.clone());
+    let created = context.store.write(move |tx| {
+        let new = New { id: &made, name: &name, digest: &digest, grants: &grants };
+        keys::create(tx, &granted, operation, &new, now)
+    });
+    created.await?;
+    Ok((id, secret))
+}
+
+pub(super) fn message(tx: &Tx<'_>, stored: Stored) -> Result<ApiKeyWithAuthorizations, DbError> {
+    let details = |grant: Grant| AuthorizationDetails {
+        authorization_type: "role".to_owned(),
+        authorization_id: format!("{}_{}", grant.kind.word(), grant.role.word()),
+        resource_type: grant.kind.word().to_owned(),
+        resource_id: grant.resource.to_string(),
+        org_id: grant.organization.to_string(),
+    };
+    let authorizations = keys::grants_of(tx, &stored.id)?.into_iter().map(details).collect();
+    let created_on = Some(timestamp(stored.created_at));
+    let api_key = ApiKey { id: stored.id, key: String::new(), name: stored.name, created_on };
+    Ok(ApiKeyWithAuthorizations { api_key: Some(api_key), authorizations })
+}

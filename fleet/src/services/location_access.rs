@@ -1,0 +1,137 @@
+//! Who else reaches a location: organizations it is shared with, and devices that hold one of its secrets.
+
+use api::pb::platform::app::v1::{
+    CreateLocationSecretRequest, CreateLocationSecretResponse, DeleteLocationSecretRequest,
+    DeleteLocationSecretResponse, GetOrganizationsWithAccessToLocationRequest,
+    GetOrganizationsWithAccessToLocationResponse, LocationAuth, LocationAuthRequest, LocationAuthResponse,
+    OrganizationIdentity, ShareLocationRequest, ShareLocationResponse, UnshareLocationRequest, UnshareLocationResponse,
+};
+
+use super::{locations::or_default, part_secrets};
+use crate::{
+    authn::Caller,
+    authz::{Granted, Location, Target, right},
+    context::Context,
+    refusal::Refusal,
+    store::{locations, organizations, secrets},
+};
+
+/// ShareLocation.
+pub async fn share(
+    context: &Context,
+    caller: Caller,
+    request: ShareLocationRequest,
+) -> Result<ShareLocationResponse, Refusal> {
+    let granted = owner_of(context, &caller, &request.location_id).await?;
+    let other = request.organization_id;
+    if granted.organization() == other {
+        return Err(Refusal::invalid("organization_id", "owns the location already"));
+    }
+    // The other side need not be visible to the caller; that it exists is all that is told.
+    if context.authz.chain(Target::Organization, &other).await?.is_none() {
+        return Err(Refusal::not_found("organization", &other));
+    }
+    let now = context.clock.now();
+    context.store.write(move |tx| locations::share(tx, &granted, &other, now)).await?;
+    context.ancestry.changed();
+    Ok(ShareLocationResponse {})
+}
+
+/// UnshareLocation.
+pub async fn unshare(
+    context: &Context,
+    caller: Caller,
+    request: UnshareLocationRequest,
+) -> Result<UnshareLocationResponse, Refusal> {
+    let granted = owner_of(context, &caller, &request.location_id).await?;
+    let (other, now) = (request.organization_id, context.clock.now());
+    let shown = other.clone();
+    if !context.store.write(move |tx| locations::unshare(tx, &granted, &other, now)).await? {
+        return Err(Refusal::not_found("organization that the location is shared with", &shown));
+    }
+    context.ancestry.changed();
+    // Calls that stay open (tails) belong to keys that may have lost their way here.
+    context.authn.forget_all();
+    Ok(UnshareLocationResponse {})
+}
+
+/// Sharing gives rights away: that is the owning organization's decision, not a location owner's.
+async fn owner_of(
+    context: &Context,
+    caller: &Caller,
+    location: &str,
+) -> Result<Granted<Location, right::WriteLocation>, Refusal> {
+    let granted = context.authz.location::<right::WriteLocation>(caller, location).await?;
+    context.authz.organization::<right::WriteOrganization>(caller, granted.organization()).await?;
+    Ok(granted)
+}
+
+/// GetOrganizationsWithAccessToLocation.
+pub async fn organizations(
+    context: &Context,
+    caller: Caller,
+    request: GetOrganizationsWithAccessToLocationRequest,
+) -> Result<GetOrganizationsWithAccessToLocationResponse, Refusal> {
+    let granted = context.authz.location::<right::ReadLocation>(&caller, &request.location_id).await?;
+    let found = context.store.read::<_, Refusal>(|tx| {
+        let owner = organizations::get(tx, granted.organization())?.map(|owner| (owner.id, owner.name));
+        Ok(owner.into_iter().chain(locations::shared_with(tx, granted.id())?).collect::<Vec<_>>())
+    });
+    let organization_identities =
+        found.await?.into_iter().map(|(id, name)| OrganizationIdentity { id, name }).collect();
+    Ok(GetOrganizationsWithAccessToLocationResponse { organization_identities })
+}
+
+/// LocationAuth.
+pub async fn auth(
+    context: &Context,
+    caller: Caller,
+    request: LocationAuthRequest,
+) -> Result<LocationAuthResponse, Refusal> {
+    let id = or_default(context, &caller, &request.location_id).await?;
+    let granted = context.authz.location::<right::ReadLocationSecret>(&caller, &id).await?;
+    Ok(LocationAuthResponse { auth: Some(read(context, &granted).await?) })
+}
+
+/// CreateLocationSecret.
+pub async fn create_secret(
+    context: &Context,
+    caller: Caller,
+    request: CreateLocationSecretRequest,
+) -> Result<CreateLocationSecretResponse, Refusal> {
+    let id = or_default(context, &caller, &request.location_id).await?;
+    let granted = context.authz.location::<right::WriteLocation>(&caller, &id).await?;
+    let readable = granted.also().ok_or_else(|| Refusal::denied("read_location_secret"))?;
+    let fresh = part_secrets::Fresh::new(&context.authn.sealer);
+    let now = context.clock.now();
+    context.store.write(move |tx| secrets::add_to_location(tx, &granted, &fresh.stored(), now)).await?;
+    Ok(CreateLocationSecretResponse { auth: Some(read(context, &readable).await?) })
+}
+
+/// DeleteLocationSecret.
+pub async fn delete_secret(
+    context: &Context,
+    caller: Caller,
+    request: DeleteLocationSecretRequest,
+) -> Result<DeleteLocationSecretResponse, Refusal> {
+    let id = or_default(context, &caller, &request.location_id).await?;
+    let granted = context.authz.location::<right::WriteLocation>(&caller, &id).await?;
+    let now = context.clock.now();
+    context.store.write(move |tx| secrets::delete_of_location(tx, &granted, &request.secret_id, now)).await?;
+    context.authn.forget_location(&id);
+    Ok(DeleteLocationSecretResponse {})
+}
+
+async fn read(
+    context: &Context,
+    granted: &Granted<Location, right::ReadLocationSecret>,
+) -> Result<LocationAuth, Refusal> {
+    let sealed = context.store.read(|tx| secrets::of_location(tx, granted)).await?;
+    let secrets = part_secrets::opened(&context.authn.sealer, sealed);
+    #[allow(deprecated, reason = "old clients read the single secret")]
+    Ok(LocationAuth {
+        secret: secrets.first().map(|newest| newest.secret.clone()).unwrap_or_default(),
+        location_id: granted.id().to_owned(),
+        secrets,
+    })
+}

@@ -1,0 +1,276 @@
+//! Parts: what a device is configured with.
+
+use api::{
+    brand,
+    pb::platform::app::v1::{
+        AuthenticatorInfo, DeleteRobotPartRequest, DeleteRobotPartResponse, GetRobotPartByNameAndLocationRequest,
+        GetRobotPartByNameAndLocationResponse, GetRobotPartHistoryRequest, GetRobotPartHistoryResponse,
+        GetRobotPartRequest, GetRobotPartResponse, MarkPartAsMainRequest, MarkPartAsMainResponse,
+        MarkPartForRestartRequest, MarkPartForRestartResponse, NewRobotPartRequest, NewRobotPartResponse, RobotPart,
+        RobotPartHistoryEntry, SharedSecret, UpdateRobotPartRequest, UpdateRobotPartResponse,
+    },
+};
+
+use super::{input, locations::or_default, machines::presence, part_secrets};
+use crate::{
+    authn::Caller,
+    authz::{Granted, Part, Permission, right},
+    clock::{Millis, millis, timestamp},
+    context::Context,
+    documents, ids,
+    limits::PAGE_MAX,
+    refusal::Refusal,
+    store::{
+        DbError,
+        parts::{self, Change, Stored, Was},
+        secrets,
+    },
+};
+
+/// Text of configurations in one answer: clients refuse messages above 4 MiB, and each text is in there three times.
+const HISTORY_BYTES_MAX: usize = 1024 * 1024;
+
+/// GetRobotPart.
+pub async fn get(
+    context: &Context,
+    caller: Caller,
+    request: GetRobotPartRequest,
+) -> Result<GetRobotPartResponse, Refusal> {
+    let granted = context.authz.part::<right::ReadRobotConfig>(&caller, &request.id).await?;
+    let part = read(context, &granted).await?;
+    let config_json = part.robot_config_json.clone().unwrap_or_default();
+    Ok(GetRobotPartResponse { part: Some(part), config_json })
+}
+
+/// GetRobotPartByNameAndLocation: by its name or by the first label of its full name.
+pub async fn get_by_name(
+    context: &Context,
+    caller: Caller,
+    request: GetRobotPartByNameAndLocationRequest,
+) -> Result<GetRobotPartByNameAndLocationResponse, Refusal> {
+    let location = or_default(context, &caller, &request.location_id).await?;
+    let found = context.store.read(|tx| parts::by_name(tx, &location, &request.name)).await?;
+    let found = found.ok_or_else(|| Refusal::not_found("robot part", &request.name))?;
+    let granted = context.authz.part::<right::ReadRobotConfig>(&caller, &found.id).await;
+    // By its name, not by its id: a stranger must not learn the id from the refusal.
+    let granted = granted.map_err(|refusal| match refusal.is_not_found() {
+        true => Refusal::not_found("robot part", &request.name),
+        false => refusal,
+    })?;
+    Ok(GetRobotPartByNameAndLocationResponse { part: Some(with_secrets(context, &granted, found).await?) })
+}
+
+/// UpdateRobotPart. The text form wins over the Struct and is kept letter by letter.
+pub async fn update(
+    context: &Context,
+    caller: Caller,
+    request: UpdateRobotPartRequest,
+) -> Result<UpdateRobotPartResponse, Refusal> {
+    let granted = context.authz.part::<right::WriteRobot>(&caller, &request.id).await?;
+    let readable = granted.also().ok_or_else(|| Refusal::denied("read_robot_config"))?;
+    let name = Some(input::name("name", &request.name)?);
+    let config = match (request.robot_config_json.filter(|text| !text.is_empty()), request.robot_config) {
+        (Some(text), _) => {
+            documents::checked("robot_config_json", &text)?;
+            Some(text)
+        }
+        (None, Some(object)) => Some(documents::to_text("robot_config", &object)?),
+        (None, None) => None,
+    };
+    let change = Change { name, config, last_known_update: request.last_known_update.as_ref().map(millis) };
+    let (now, secret_reader) = (context.clock.now(), granted.also::<right::ReadRobotSecret>());
+    let updated = context.store.write::<_, Refusal>(move |tx| {
+        let part = parts::update(tx, &granted, change, now)?;
+        let secrets = secret_reader.map(|granted| secrets::of_part(tx, &granted)).transpose()?.unwrap_or_default();
+        Ok((part, secrets))
+    });
+    let (part, sealed) = updated.await?;
+    context.changes.part(&request.id);
+    let secrets = part_secrets::opened(&context.authn.sealer, sealed);
+    Ok(UpdateRobotPartResponse { part: Some(message(context, &readable, part, secrets)) })
+}
+
+/// NewRobotPart.
+pub async fn create(
+    context: &Context,
+    caller: Caller,
+    request: NewRobotPartRequest,
+) -> Result<NewRobotPartResponse, Refusal> {
+    let granted = context.authz.machine::<right::WriteRobot>(&caller, &request.robot_id).await?;
+    let name = input::name("part_name", &request.part_name)?;
+    let (id, fresh) = (ids::new_id(), part_secrets::Fresh::new(&context.authn.sealer));
+    let (made, now) = (id.clone(), context.clock.now());
+    let created = context.store.write::<_, Refusal>(move |tx| {
+        let label = input::dns_label(&name);
+        let new = parts::New { id: &id, name: &name, label: &label, main: false, secret: fresh.stored() };
+        parts::create(tx, &granted, &new, now)
+    });
+    created.await?;
+    Ok(NewRobotPartResponse { part_id: made })
+}
+
+/// DeleteRobotPart; the main part only goes with its machine.
+pub async fn delete(
+    context: &Context,
+    caller: Caller,
+    request: DeleteRobotPartRequest,
+) -> Result<DeleteRobotPartResponse, Refusal> {
+    let granted = context.authz.part::<right::WriteRobot>(&caller, &request.part_id).await?;
+    let now = context.clock.now();
+    context.store.write(move |tx| parts::delete(tx, &granted, now)).await?;
+    context.ancestry.changed();
+    context.authn.forget_part(&request.part_id);
+    context.presence.forget(&request.part_id);
+    context.changes.part(&request.part_id);
+    context.logs.forget(&request.part_id).await?;
+    Ok(DeleteRobotPartResponse {})
+}
+
+/// MarkPartAsMain.
+pub async fn mark_as_main(
+    context: &Context,
+    caller: Caller,
+    request: MarkPartAsMainRequest,
+) -> Result<MarkPartAsMainResponse, Refusal> {
+    let granted = context.authz.part::<right::WriteRobot>(&caller, &request.part_id).await?;
+    let now = context.clock.now();
+    context.store.write(move |tx| parts::make_main(tx, &granted, now)).await?;
+    Ok(MarkPartAsMainResponse {})
+}
+
+/// MarkPartForRestart: something one does to a machine, not a change of what it is; operators may.
+pub async fn mark_for_restart(
+    context: &Context,
+    caller: Caller,
+    request: MarkPartForRestartRequest,
+) -> Result<MarkPartForRestartResponse, Refusal> {
+    let granted = context.authz.part::<right::ControlRobot>(&caller, &request.part_id).await?;
+    let now = context.clock.now();
+    context.store.write(move |tx| parts::mark_for_restart(tx, &granted, now)).await?;
+    context.changes.part(&request.part_id);
+    Ok(MarkPartForRestartResponse {})
+}
+
+/// GetRobotPartHistory, newest first.
+pub async fn history(
+    context: &Context,
+    caller: Caller,
+    request: GetRobotPartHistoryRequest,
+) -> Result<GetRobotPartHistoryResponse, Refusal> {
+    let granted = context.authz.part::<right::ReadRobotHistory>(&caller, &request.id).await?;
+    let readable = granted.also().ok_or_else(|| Refusal::denied("read_robot_config"))?;
+    let limit = request.page_limit.map(|limit| input::page_size("page_limit", limit)).transpose()?;
+    let limit = if request.page_limit.is_some_and(|limit| limit > 0) { limit.unwrap_or(PAGE_MAX) } else { PAGE_MAX };
+    let start = request.start.as_ref().map_or(Millis::MIN, millis);
+    let end = request.end.as_ref().map_or(Millis::MAX, millis);
+    let scope = [granted.id(), &start.to_string(), &end.to_string()].map(str::to_owned);
+    let scope = [&*scope[0], &*scope[1], &*scope[2]];
+    let before = input::page_place(&scope, request.page_token.as_deref().unwrap_or_default())?;
+
+    let (id, most) = (granted.id().to_owned(), i64::try_from(limit).unwrap_or(i64::MAX - 1) + 1);
+    let found = context.store.scan::<_, DbError>(move |tx| {
+        let part = parts::get(tx, &id)?;
+        Ok((part, parts::history(tx, &id, (start, end), before.unwrap_or(Millis::MAX), most)?))
+    });
+    let (part, found) = found.await?;
+    let part = part.ok_or_else(|| Refusal::not_found("robot part", granted.id()))?;
+    let mut history = Vec::new();
+    let mut bytes = 0;
+    let mut next_page_token = String::new();
+    let mut last = None;
+    for was in found {
+        if let Some(last) = last
+            && (history.len() == limit || bytes + was.config.len() > HISTORY_BYTES_MAX)
+        {
+            next_page_token = input::page_token(&scope, last);
+            break;
+        }
+        bytes += was.config.len();
+        last = Some(was.changed_at);
+        history.push(entry(context, &readable, &part, was));
+    }
+    Ok(GetRobotPartHistoryResponse { history, next_page_token })
+}
+
+fn entry(
+    context: &Context,
+    granted: &Granted<Part, right::ReadRobotConfig>,
+    part: &Stored,
+    was: Was,
+) -> RobotPartHistoryEntry {
+    let old = Stored { name: was.name, config: was.config, updated_at: was.updated_at, ..part.clone() };
+    RobotPartHistoryEntry {
+        part: part.id.clone(),
+        robot: part.machine.clone(),
+        when: Some(timestamp(was.changed_at)),
+        old: Some(message(context, granted, old, Vec::new())),
+        edited_by: Some(edited_by(was.edited_by_type, was.edited_by)),
+    }
+}
+
+/// Who edited.
+pub(super) fn edited_by(kind: i64, id: String) -> AuthenticatorInfo {
+    AuthenticatorInfo { r#type: i32::try_from(kind).unwrap_or_default(), value: id, is_deactivated: false }
+}
+
+/// The part with what its caller may see of it.
+pub(super) async fn read(
+    context: &Context,
+    granted: &Granted<Part, right::ReadRobotConfig>,
+) -> Result<RobotPart, Refusal> {
+    let secret_reader = granted.also::<right::ReadRobotSecret>();
+    let found = context.store.read::<_, DbError>(|tx| {
+        let Some(part) = parts::get(tx, granted.id())? else { return Ok(None) };
+        let secrets = secret_reader.map(|granted| secrets::of_part(tx, &granted)).transpose()?.unwrap_or_default();
+        Ok(Some((part, secrets)))
+    });
+    let (part, sealed) = found.await?.ok_or_else(|| Refusal::not_found("robot part", granted.id()))?;
+    Ok(message(context, granted, part, part_secrets::opened(&context.authn.sealer, sealed)))
+}
+
+/// The same for a row that is at hand.
+pub(super) async fn with_secrets(
+    context: &Context,
+    granted: &Granted<Part, right::ReadRobotConfig>,
+    part: Stored,
+) -> Result<RobotPart, Refusal> {
+    let sealed = match granted.also::<right::ReadRobotSecret>() {
+        Some(granted) => context.store.read(|tx| secrets::of_part(tx, &granted)).await?,
+        None => Vec::new(),
+    };
+    Ok(message(context, granted, part, part_secrets::opened(&context.authn.sealer, sealed)))
+}
+
+fn message(
+    context: &Context,
+    granted: &Granted<Part, right::ReadRobotConfig>,
+    part: Stored,
+    secrets: Vec<SharedSecret>,
+) -> RobotPart {
+    let (live, online_state) = presence(context, Some(&part.id), part.last_access);
+    // Passwords inside are for those who could write others in their place.
+    let config = match granted.permissions().contains(Permission::WriteRobot) {
+        true => part.config,
+        false => documents::masked(&part.config),
+    };
+    RobotPart {
+        fqdn: format!("{}.{}.{}.internal", part.dns_name, part.location, brand::NAME),
+        local_fqdn: format!("{}.{}.local.{}.internal", part.dns_name, part.location, brand::NAME),
+        dns_name: part.dns_name,
+        id: part.id,
+        name: part.name,
+        secret: secrets.first().map(|newest| newest.secret.clone()).unwrap_or_default(),
+        robot: part.machine,
+        robot_config: Some(documents::to_struct(&config)),
+        last_access: live.last_access.map(timestamp),
+        user_supplied_info: None,
+        main_part: part.main,
+        location_id: part.location,
+        created_on: Some(timestamp(part.created_at)),
+        secrets,
+        last_updated: Some(timestamp(part.updated_at)),
+        online_state: online_state.into(),
+        seconds_since_online: live.seconds_since,
+        robot_config_json: Some(config),
+    }
+}
