@@ -67,6 +67,13 @@ pub struct Questions {
     pub upload: Option<Offered>,
 }
 
+/// A length of time as it travels; `None` for what is none. By hand: the library's conversion negates, and the most
+/// negative numbers have no counterpart.
+fn interval(said: prost_types::Duration) -> Option<Duration> {
+    let (seconds, nanos) = (u64::try_from(said.seconds).ok()?, u64::try_from(said.nanos).ok()?);
+    Duration::from_secs(seconds).checked_add(Duration::from_nanos(nanos))
+}
+
 /// Makes the calls.
 pub async fn carry_out(cloud: Rc<dyn Cloud>, questions: Questions) -> Answers {
     let mut answers = Answers::default();
@@ -76,7 +83,7 @@ pub async fn carry_out(cloud: Rc<dyn Cloud>, questions: Questions) -> Answers {
         let answer = cloud.device_config(DeviceAgentConfigRequest { id: part_id.clone(), ..request }).await;
         let over = is_over(&answer);
         answers.config = Some(answer.map(|response| {
-            let every = response.check_interval.and_then(|interval| interval.try_into().ok());
+            let every = response.check_interval.and_then(interval);
             (FetchedConfig::of(response), every)
         }));
         if over {
@@ -86,9 +93,8 @@ pub async fn carry_out(cloud: Rc<dyn Cloud>, questions: Questions) -> Answers {
     if questions.restart {
         let answer = cloud.needs_restart(NeedsRestartRequest { id: part_id.clone() }).await;
         let over = is_over(&answer);
-        answers.restart = Some(answer.map(|response| {
-            (response.must_restart, response.restart_check_interval.and_then(|interval| interval.try_into().ok()))
-        }));
+        answers.restart =
+            Some(answer.map(|response| (response.must_restart, response.restart_check_interval.and_then(interval))));
         if over {
             return answers;
         }
