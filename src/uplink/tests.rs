@@ -214,7 +214,8 @@ fn what_goes_wrong_is_told_apart() {
     assert!(matches!(config(&uplink), Err(CloudError::NoIdentity { .. })));
 
     type Expected = fn(&CloudError) -> bool;
-    let table: [(&str, fn(&str) -> Reply, Expected); 6] = [
+    type Answers = fn(&str) -> Reply;
+    let table: [(&str, Answers, Expected); 6] = [
         (
             "the secret is not known",
             |_| Reply::Status(16),
