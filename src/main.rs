@@ -1,2 +1,183 @@
-//! Being built.
-fn main() {}
+//! Parse, build, run, drain. Exit codes are in `--help` and in docs/runbook.md.
+
+use std::{
+    env,
+    hash::{BuildHasher as _, RandomState},
+    process::ExitCode,
+    rc::Rc,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use actors::{
+    kit::{lossy, trace::Trace},
+    server::launch::ApiKey,
+};
+use api::{
+    brand,
+    client::{Credentials, ProxyChoice, Trust},
+};
+use board_portable::Options as FetchOptions;
+use platform_agent::{
+    args::{self, Options, Request},
+    lock::{self, LockError},
+    logger, platform,
+    uplink::{Settings, Uplink},
+    wiring::{self, Identity, LOG_RING_BYTES, Parts},
+};
+use smol::{LocalExecutor, future::FutureExt as _};
+
+/// The agent could not start or had to end.
+const FAILED: u8 = 1;
+/// The command line was not understood.
+const USAGE: u8 = 2;
+/// Another agent has this root folder: try again later (EX_TEMPFAIL of sysexits).
+const HELD: u8 = 75;
+/// Needs root, or `--dev-mode` (EX_NOPERM of sysexits).
+const NEEDS_ROOT: u8 = 77;
+
+/// Seconds since 1970 at which this program was built or later, so that a certificate is never judged in 1970.
+const BUILT_AFTER: u64 = 1_795_132_800;
+
+fn main() -> ExitCode {
+    let options = match args::parse(env::args_os().skip(1), |name| env::var_os(name), platform::ordinary_user()) {
+        Ok(Request::Run(options)) => options,
+        Ok(Request::Help) => {
+            print!("{}", args::help());
+            return ExitCode::SUCCESS;
+        }
+        Ok(Request::Version) => {
+            println!("{} {}", brand::AGENT, env!("CARGO_PKG_VERSION"));
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("{}: {error}", brand::AGENT);
+            return ExitCode::from(USAGE);
+        }
+    };
+    if platform::ordinary_user() && !options.dev_mode {
+        eprintln!(
+            "{}: a service needs root. Run it with sudo, or with --dev-mode to try it as an ordinary user.",
+            brand::AGENT
+        );
+        return ExitCode::from(NEEDS_ROOT);
+    }
+    let (writer, reader) = lossy::lossy(LOG_RING_BYTES);
+    logger::start(writer.clone(), options.debug);
+    let _lock = match lock::take(&options.root) {
+        Ok(lock) => lock,
+        Err(error) => {
+            log::error!("{error}");
+            return ExitCode::from(if matches!(error, LockError::Held { .. }) { HELD } else { FAILED });
+        }
+    };
+    log::info!("{} {} starts in {}", brand::AGENT, env!("CARGO_PKG_VERSION"), options.root.display());
+    let executor = Rc::new(LocalExecutor::new());
+    // Not the reactor's own `block_on`: with this one the main thread sleeps while the reactor's thread waits, which costs
+    // fewer wake-ups per event.
+    smol::future::block_on(executor.run(run(options, writer, reader, &executor)))
+}
+
+async fn run(
+    options: Options,
+    log_writer: lossy::Writer,
+    log_lines: lossy::Reader,
+    executor: &Rc<LocalExecutor<'static>>,
+) -> ExitCode {
+    let program = format!("{}/{}", brand::AGENT, env!("CARGO_PKG_VERSION"));
+    let fetch = FetchOptions { user_agent: program.clone(), authorities: None, now: Some(Arc::new(trusted_now)) };
+    let board = match platform::connect(executor, &options.root.join("run"), fetch) {
+        Ok(board) => board,
+        Err(error) => {
+            log::error!("{error}");
+            return ExitCode::from(FAILED);
+        }
+    };
+    let mut signals = match platform::signals() {
+        Ok(signals) => signals,
+        Err(error) => {
+            log::error!("could not listen to signals: {error}");
+            return ExitCode::from(FAILED);
+        }
+    };
+    let (service, clock) = (Rc::clone(&board.service), Rc::clone(&board.clock));
+    let uplink = Rc::new(Uplink::new(Settings {
+        credentials: options.credentials.clone(),
+        plain_http: options.dev_mode,
+        trust: Trust::System,
+        now: Some(Arc::new(trusted_now)),
+        proxy: ProxyChoice::Environment,
+        program,
+    }));
+    let identity = {
+        let uplink = Rc::clone(&uplink);
+        move || {
+            let identity = uplink.identity().ok()?;
+            let api_key = match identity.credentials {
+                Credentials::ApiKey { id, key } => Some(ApiKey { id, key }),
+                _ => None,
+            };
+            Some(Identity { address: identity.server.base().to_owned(), api_key })
+        }
+    };
+    let agent = wiring::build(
+        Parts {
+            board,
+            cloud: uplink,
+            log_lines,
+            log_writer,
+            identity: Rc::new(identity),
+            random: Rc::new(random),
+            set_debug: Rc::new(logger::set_debug),
+            trace: Trace::default(),
+            options: wiring::Options {
+                root: options.root,
+                credentials: options.credentials,
+                defaults: options.defaults,
+                debug: options.debug,
+                wait: options.wait,
+                dev_mode: options.dev_mode,
+                minute: options.minute,
+            },
+        },
+        executor,
+    );
+    service.ready("running");
+
+    let ended = async {
+        loop {
+            match signals.next().await {
+                platform::Asked::Stop => return None,
+                platform::Asked::Reload => drop(agent.reload.try_send(actors::config::Reload)),
+            }
+        }
+    }
+    .or(async { Some(agent.supervisor.unasked_end().await) })
+    .or(async {
+        agent.supervisor.feed_watchdog(&*service).await;
+        None
+    })
+    .await;
+    if let Some(actor) = ended {
+        // A bug. The machine server lives on and the next agent adopts it.
+        log::error!("{actor} ended although nobody asked it to; the agent ends and expects to be started again");
+        return ExitCode::from(FAILED);
+    }
+    service.stopping();
+    log::info!("asked to stop");
+    let begin = clock.now();
+    agent.stop().await;
+    let took: Duration = clock.now().since(begin);
+    log::info!("stopped after {} ms", took.as_millis());
+    ExitCode::SUCCESS
+}
+
+/// The time for judging certificates: a clock that stands in 1970 is not believed.
+fn trusted_now() -> SystemTime {
+    SystemTime::now().max(SystemTime::UNIX_EPOCH + Duration::from_secs(BUILT_AFTER))
+}
+
+/// Chance from the standard library's only source of it: each fresh hasher has its own random key.
+fn random() -> u64 {
+    RandomState::new().hash_one(0)
+}

@@ -59,3 +59,9 @@ pub fn connect(executor: &Rc<LocalExecutor<'static>>, run_folder: &Path) -> Resu
         host: Rc::new(host::LinuxHost::read()),
     })
 }
+
+/// Whether this process belongs to an ordinary user, who may not write to the system's folders.
+#[must_use]
+pub fn ordinary_user() -> bool {
+    !rustix::process::geteuid().is_root()
+}

@@ -12,6 +12,8 @@ use super::{Trouble, process::Running, programs};
 pub struct AgentOptions {
     /// Folder for its credentials, state and log.
     pub folder: PathBuf,
+    /// The agent to start; the one built beside this program unless given.
+    pub program: Option<PathBuf>,
     /// Seconds in a minute of settings.
     pub minute: Option<f64>,
     /// Further arguments.
@@ -23,7 +25,13 @@ pub struct AgentOptions {
 impl AgentOptions {
     /// As the sandbox runs it: real minutes.
     pub fn new(folder: &Path) -> Self {
-        AgentOptions { folder: folder.to_owned(), minute: None, arguments: Vec::new(), environment: Vec::new() }
+        AgentOptions {
+            folder: folder.to_owned(),
+            program: None,
+            minute: None,
+            arguments: Vec::new(),
+            environment: Vec::new(),
+        }
     }
 
     /// The credentials file it reads.
@@ -44,7 +52,11 @@ impl AgentOptions {
     /// Starts the agent.
     pub fn start(&self) -> Result<Running, Trouble> {
         std::fs::create_dir_all(&self.folder).map_err(|error| Trouble::of(self.folder.display(), error))?;
-        let mut command = Command::new(programs::find("platform-agent")?);
+        let program = match &self.program {
+            Some(program) => program.clone(),
+            None => programs::find("platform-agent")?,
+        };
+        let mut command = Command::new(program);
         command.arg("--dev-mode").arg("--config").arg(self.credentials());
         command.arg("--defaults").arg(self.folder.join("defaults.json")).arg("--root").arg(self.root());
         if let Some(minute) = self.minute {

@@ -9,6 +9,8 @@ pub mod fleet;
 pub mod process;
 pub mod programs;
 pub mod releases;
+pub mod stand_in;
+pub mod structs;
 
 use std::time::{Duration, Instant};
 

@@ -1,1 +1,102 @@
-//! being written
+//! A manufacturer with keys of its own, who signs versions and puts them onto a fleet server.
+//!
+//! Uses the shipped commands only, as a manufacturer would, so that they are tried whenever a sandbox or a test starts.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use super::{Trouble, programs};
+
+/// The manufacturer's folder of keys and documents, and the server's data folder it publishes to.
+#[derive(Clone, Debug)]
+pub struct Factory {
+    folder: PathBuf,
+    data: PathBuf,
+}
+
+impl Factory {
+    /// Makes a key and a root document and publishes the root, unless the folder has them already.
+    pub fn open(folder: &Path, data: &Path) -> Result<Factory, Trouble> {
+        let factory = Factory { folder: folder.to_owned(), data: data.to_owned() };
+        fs::create_dir_all(folder).map_err(|error| Trouble::of(folder.display(), error))?;
+        if !factory.key().is_file() {
+            factory.run(&["keygen"], &[factory.key().as_path()])?;
+        }
+        if !factory.root().is_file() {
+            factory.run(&["root", "--key"], &[factory.key().as_path(), Path::new("--out"), &factory.root()])?;
+            factory.run(&["add", "--data"], &[factory.data.as_path(), &factory.root()])?;
+        }
+        Ok(factory)
+    }
+
+    /// The private key: keep it off the server.
+    #[must_use]
+    pub fn key(&self) -> PathBuf {
+        self.folder.join("release.key")
+    }
+
+    /// The first root document.
+    #[must_use]
+    pub fn root(&self) -> PathBuf {
+        self.folder.join("root.1.json")
+    }
+
+    /// Signs and publishes one version of the machine server for this machine; `number` rises with each release.
+    pub fn release(&self, version: &str, number: u64, artifact: &Path) -> Result<(), Trouble> {
+        self.release_for(&this_platform(), version, number, artifact)
+    }
+
+    /// The same for a named platform.
+    pub fn release_for(&self, platform: &str, version: &str, number: u64, artifact: &Path) -> Result<(), Trouble> {
+        let document = self.sign(platform, version, number, artifact)?;
+        self.run(&["add", "--data"], &[self.data.as_path(), Path::new("--artifact"), artifact, &document])
+    }
+
+    /// Signs a version without publishing it, and gives the document back.
+    pub fn sign(&self, platform: &str, version: &str, number: u64, artifact: &Path) -> Result<PathBuf, Trouble> {
+        let document = self.folder.join(format!("{version}.json"));
+        let number = number.to_string();
+        let key = self.key();
+        let words = ["sign", "--version", version, "--number", &number, "--platform", platform];
+        self.run(
+            &words,
+            &[Path::new("--artifact"), artifact, Path::new("--key"), &key, Path::new("--out"), &document],
+        )?;
+        Ok(document)
+    }
+
+    /// Signs and publishes what channels mean from now on: `("stable", "1.1.0")`.
+    pub fn channels(&self, meanings: &[(&str, &str)]) -> Result<(), Trouble> {
+        let mut words = vec!["channel".to_owned()];
+        for (channel, version) in meanings {
+            words.extend(["--set".to_owned(), format!("{channel}={version}")]);
+        }
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        self.run(&words, &[Path::new("--key"), &self.key(), Path::new("--data"), &self.data])
+    }
+
+    fn run(&self, words: &[&str], paths: &[&Path]) -> Result<(), Trouble> {
+        let mut command = Command::new(programs::find("platform-fleet")?);
+        command.arg("release").args(words).args(paths);
+        let output = command.output().map_err(|error| Trouble::of("could not run platform-fleet release", error))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        Err(Trouble::of(format!("platform-fleet release {}", words.join(" ")), said.trim()))
+    }
+}
+
+/// This machine in the words of the registry.
+#[must_use]
+pub fn this_platform() -> String {
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    format!("{}/{architecture}", std::env::consts::OS)
+}

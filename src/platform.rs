@@ -1,0 +1,43 @@
+//! Picks the operating system's answers to the ports. The only place outside `board` that asks which system this is.
+
+use std::{path::Path, rc::Rc};
+
+use board::Board;
+use smol::LocalExecutor;
+
+/// Why this machine cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PlatformError {
+    /// The operating system's part failed.
+    #[cfg(target_os = "linux")]
+    #[error(transparent)]
+    Linux(#[from] board_linux::ConnectError),
+}
+
+/// The abilities of this machine. `run_folder` holds what belongs to one boot.
+#[cfg(target_os = "linux")]
+pub fn connect(
+    executor: &Rc<LocalExecutor<'static>>,
+    run_folder: &Path,
+    fetch: board_portable::Options,
+) -> Result<Board, PlatformError> {
+    let pieces = board_linux::connect(executor, run_folder)?;
+    Ok(Board {
+        clock: pieces.clock,
+        files: Rc::new(board_portable::PortableFiles),
+        fetch: Rc::new(board_portable::PortableFetch::new(fetch)),
+        processes: pieces.processes,
+        service: pieces.service,
+        host: pieces.host,
+    })
+}
+
+/// Whether this process is an ordinary user's: it may not write to the system's folders.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn ordinary_user() -> bool {
+    board_linux::ordinary_user()
+}
+
+#[cfg(target_os = "linux")]
+pub use board_linux::signals::{Asked, Source, signals};

@@ -1,0 +1,295 @@
+//! THE file: every limit, every channel, every actor of the agent, read from top to bottom.
+//!
+//! Channels are made here and nowhere else. Each has a capacity with a reason, and what a full one means shows in its
+//! kind: `Mailbox` waits (commands, down the ranks only), `Latest` keeps the newest (states), the ring drops the oldest
+//! and counts it (log lines). The simulated world builds its agents with this very function.
+
+use std::{cell::Cell, path::PathBuf, rc::Rc, time::Duration};
+
+use actors::{
+    cloud::{self, port::Cloud},
+    config,
+    kit::{
+        latest::Latest,
+        lossy,
+        mailbox::{self, Mailbox},
+        supervise::Supervisor,
+        trace::Trace,
+    },
+    logs,
+    maintenance::SystemWindows,
+    rank::Actor,
+    server::{
+        self,
+        launch::{ApiKey, Places},
+    },
+    update::{self, slots::Layout},
+};
+use api::{
+    brand,
+    device_config::{Advanced, CommandLine},
+};
+use board::{Board, files::Access};
+use smol::LocalExecutor;
+
+// ── Limits ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/// Two minutes of a chatty machine server, as bytes in one ring; older lines are dropped and counted. What the ring
+/// passes on is on the disk within a second.
+pub const LOG_RING_BYTES: usize = 64 * 1024;
+/// One answer to an opening, one switch, and room for the next of each.
+const SERVER_MAIL: usize = 4;
+/// Reasons to call the fleet server at once say the same twice.
+const POKE_MAIL: usize = 1;
+/// SIGHUP twice means what it means once.
+const RELOAD_MAIL: usize = 1;
+/// What may lie in queues at most, in bytes: measured boards have this to spare.
+const MAIL_BYTES_MAX: usize = 128 * 1024;
+const _: () = assert!(SERVER_MAIL * size_of::<server::Command>() + LOG_RING_BYTES <= MAIL_BYTES_MAX);
+
+/// How long each actor may take to end. The machine server is given its own stop limit within this.
+const STOP_LIMIT: Duration = Duration::from_secs(150);
+
+// ── What an agent is made of ──────────────────────────────────────────────────────────────────────────────────────
+
+/// Everything that differs between a device, a sandbox and a simulation.
+pub struct Parts {
+    /// The device.
+    pub board: Board,
+    /// The fleet server.
+    pub cloud: Rc<dyn Cloud>,
+    /// Where the agent's own log records come out; their writing end is the process's logger.
+    pub log_lines: lossy::Reader,
+    /// For output of the machine server: another writing end of the same ring.
+    pub log_writer: lossy::Writer,
+    /// Address of the fleet server and API key, as the credentials file has them now.
+    pub identity: Rc<dyn Fn() -> Option<Identity>>,
+    /// Chance: seeds of back-offs, names of spools. From a seed in a simulation.
+    pub random: Rc<dyn Fn() -> u64>,
+    /// Shows or hides debug records.
+    pub set_debug: Rc<dyn Fn(bool)>,
+    /// What was done, for people.
+    pub trace: Trace,
+    /// Paths and options.
+    pub options: Options,
+}
+
+/// The part of the credentials file that actors ask for.
+pub struct Identity {
+    /// `https://fleet.example.com`
+    pub address: String,
+    /// The API key, when the device has one instead of a secret.
+    pub api_key: Option<ApiKey>,
+}
+
+/// Where things are, and what was said at the start.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Versions, state and queued logs.
+    pub root: PathBuf,
+    /// Credentials file; also the machine server's configuration file.
+    pub credentials: PathBuf,
+    /// Manufacturer's defaults file.
+    pub defaults: PathBuf,
+    /// Debug records, whatever the configuration says.
+    pub debug: bool,
+    /// Whether to check for updates before the first start; `None` leaves it to the configuration.
+    pub wait: Option<bool>,
+    /// First contact over plain http is allowed.
+    pub dev_mode: bool,
+    /// Length of a minute.
+    pub minute: Duration,
+}
+
+/// A running agent.
+pub struct Agent {
+    /// Its actors.
+    pub supervisor: Supervisor,
+    /// Read the defaults file again.
+    pub reload: Mailbox<config::Reload>,
+    /// Call the fleet server at once.
+    pub poke: Mailbox<()>,
+    /// What the machine server is doing.
+    pub server: Latest<server::Report>,
+    /// How the fleet server can be reached.
+    pub reach: Latest<cloud::Reach>,
+    /// Where the walk of the machine server's version is.
+    pub update: Latest<api::pb::platform::fleet::v1::UpdateStatus>,
+    /// How the configuration is.
+    pub config: Latest<config::ConfigStatus>,
+    /// Set before [`Agent::stop`]: the machine server stays, for the agent that comes.
+    pub hand_over: Rc<Cell<bool>>,
+}
+
+impl Agent {
+    /// Stops the actors in their order; the machine server ends before its keeper does.
+    pub async fn stop(&self) {
+        self.supervisor.stop(STOP_LIMIT).await;
+    }
+}
+
+// ── Wiring ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/// Makes the channels and starts the actors, by rank.
+#[must_use]
+pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
+    let Parts { board, cloud, log_lines, log_writer, identity, random, set_debug, trace, options } = parts;
+    let Options { root, credentials, defaults, debug, wait, dev_mode, minute } = options;
+    let state = root.join("state");
+    let supervisor = Supervisor::new(executor, &board.clock);
+    if let Err(error) = board.files.make_folder(&state, Access::Private) {
+        // The actors say again what they could not store; an agent with a full disk still runs its machine server.
+        log::error!("{error}: {}", error.source);
+    }
+
+    // States: the newest value is what counts.
+    let sections = config::Sections::default();
+    let fetched = Latest::new();
+    let reach = Latest::new();
+    let restarts = Latest::new();
+    let acknowledged = Latest::new();
+    let report = Latest::new();
+    let progress = Latest::new();
+    let offered = Latest::new();
+    let spool = Latest::new();
+
+    // Commands: down the ranks.
+    let (to_server, server_mail) = mailbox::mailbox(Actor::Update, Actor::Server, SERVER_MAIL);
+    let (reload, reload_mail) = mailbox::outside(RELOAD_MAIL);
+    let (poke, poke_mail) = mailbox::outside(POKE_MAIL);
+
+    supervisor.start(Actor::Config, "config", |lifeline| {
+        let command_line = CommandLine { debug: debug.then_some(true), wait_for_update_check: wait };
+        config::actor::run(
+            config::machine::Machine::new(command_line),
+            config::actor::Inbox { fetched: fetched.watch(), reload: reload_mail, lifeline },
+            config::actor::Ports {
+                clock: Rc::clone(&board.clock),
+                files: Rc::clone(&board.files),
+                defaults,
+                cache: state.join("config.cache"),
+                sections: sections.clone(),
+                trace: trace.clone(),
+            },
+        )
+    });
+
+    supervisor.start(Actor::Update, "update of the machine server", |lifeline| {
+        let address = Rc::clone(&identity);
+        update::actor::run(
+            update::Policy { layout: Layout::new(&root, brand::MACHINE_SERVER), minute, wait, seed: random() },
+            update::actor::Inbox {
+                versions: sections.versions.watch(),
+                advanced: sections.advanced.watch(),
+                reach: reach.watch(),
+                fetched: fetched.watch(),
+                server: report.watch(),
+                lifeline,
+            },
+            update::actor::Ports {
+                clock: Rc::clone(&board.clock),
+                files: Rc::clone(&board.files),
+                fetch: Rc::clone(&board.fetch),
+                executor: Rc::clone(executor),
+                platform: board.host.facts().platform.clone(),
+                dev_mode,
+                address: Rc::new(move || address().map(|identity| identity.address)),
+                server: to_server,
+                status: progress.clone(),
+                trace: trace.clone(),
+            },
+        )
+    });
+
+    supervisor.start(Actor::Cloud, "cloud", |lifeline| {
+        cloud::actor::run(
+            cloud::machine::Machine::new(random()),
+            cloud::actor::Inbox {
+                pokes: poke_mail,
+                config: sections.status.watch(),
+                server: report.watch(),
+                updates: vec![progress.watch()],
+                offered: offered.watch(),
+                spool: spool.watch(),
+                lifeline,
+            },
+            cloud::actor::Ports {
+                board: board.clone(),
+                cloud,
+                executor: Rc::clone(executor),
+                counter_file: state.join("restarts.counter"),
+                root: root.clone(),
+                agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+                fetched: fetched.clone(),
+                reach: reach.clone(),
+                restarts: restarts.clone(),
+                acknowledged: acknowledged.clone(),
+                trace: trace.clone(),
+            },
+        )
+    });
+
+    let hand_over = Rc::new(Cell::new(false));
+    supervisor.start(Actor::Server, "server", |lifeline| {
+        server::actor::run(
+            server::machine::Policy::new(minute, random()),
+            server::actor::Inbox {
+                settings: sections.advanced.watch(),
+                commands: server_mail,
+                restarts: restarts.watch(),
+                lifeline,
+            },
+            server::actor::Ports {
+                clock: Rc::clone(&board.clock),
+                processes: Rc::clone(&board.processes),
+                fetch: Rc::clone(&board.fetch),
+                files: Rc::clone(&board.files),
+                executor: Rc::clone(executor),
+                places: Places { credentials, folder: root.clone(), record: state.join("machine-server.process") },
+                api_key: Rc::new(move || identity()?.api_key),
+                boot_id: board.host.facts().boot_id.clone(),
+                windows: Some(Rc::new(SystemWindows::new(Rc::clone(&board.files)))),
+                lines: log_writer,
+                report: report.clone(),
+                hand_over: Rc::clone(&hand_over),
+                trace: trace.clone(),
+            },
+        )
+    });
+
+    supervisor.start(Actor::Logs, "logs", |lifeline| {
+        let chance = Rc::clone(&random);
+        logs::actor::run(
+            logs::machine::Machine::new(random()),
+            logs::actor::Inbox {
+                lines: log_lines,
+                reach: reach.watch(),
+                acknowledged: acknowledged.watch(),
+                clock: Rc::clone(&board.clock),
+                lifeline,
+            },
+            logs::actor::Ports {
+                clock: Rc::clone(&board.clock),
+                files: Rc::clone(&board.files),
+                folder: root.join("spool"),
+                limits: logs::spool::Limits::default(),
+                fresh_id: Rc::new(move || (u128::from(chance()) << 64 | u128::from(chance())).to_le_bytes()),
+                host: board.host.facts().hostname.as_str().into(),
+                offered,
+                status: spool,
+                trace,
+            },
+        )
+    });
+
+    executor.spawn(heed_debug(sections.advanced.clone(), debug, set_debug)).detach();
+    Agent { supervisor, reload, poke, server: report, reach, update: progress, config: sections.status, hand_over }
+}
+
+/// The `debug` setting, which belongs to no actor: it is the process's own.
+async fn heed_debug(advanced: Latest<Rc<Advanced>>, always: bool, set_debug: Rc<dyn Fn(bool)>) {
+    let mut advanced = advanced.watch();
+    loop {
+        set_debug(always || advanced.changed().await.debug);
+    }
+}
