@@ -82,7 +82,7 @@ impl Output {
     pub(crate) fn facts(&mut self, lines: &[(&str, String)]) -> Result<(), Failure> {
         let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         for (name, value) in lines {
-            self.line(&format!("{name:width$}  {}", plain(value)))?;
+            self.line(format!("{name:width$}  {}", plain(value)).trim_end())?;
         }
         Ok(())
     }

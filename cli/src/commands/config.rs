@@ -154,7 +154,10 @@ pub(super) fn check_file(file: &Path, defaults: bool, output: &mut Output) -> Re
         output.json(&Value::Array(list.collect()))?;
     } else {
         for complaint in &complaints {
-            output.line(&plain(&format!("{}:{complaint}", file.display())))?;
+            // The way compilers write places, which editors can jump to.
+            let place = complaint.position.map(|at| format!(":{}:{}", at.line, at.column)).unwrap_or_default();
+            let what = device_config::Complaint { position: None, ..complaint.clone() };
+            output.line(&plain(&format!("{}{place}: {what}", file.display())))?;
         }
     }
     match complaints.len() {

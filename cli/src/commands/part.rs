@@ -160,15 +160,9 @@ pub(super) fn run(session: &Session, verb: Verb, output: &mut Output) -> Result<
             output.done(&format!("Part {name:?} is made. Its id is {id}."), json!({"id": id, "name": name}))
         }
         Verb::Update { which, name } => {
-            // A change of the name carries the configuration with it, so the same lock guards both.
-            let before = Configuration::read(session, &find_part(&which)?.id)?;
-            let request = app::UpdateRobotPartRequest {
-                id: before.part.id.clone(),
-                name,
-                robot_config: None,
-                last_known_update: before.part.last_updated,
-                robot_config_json: Some(before.text),
-            };
+            let part = find_part(&which)?;
+            // Without a configuration: the server keeps the one it has.
+            let request = app::UpdateRobotPartRequest { id: part.id, name, ..Default::default() };
             let changed = session.change("could not rename the part", app_service::UPDATE_ROBOT_PART, &request)?;
             show(output, changed.part.unwrap_or_default())
         }
