@@ -228,14 +228,18 @@ impl Shell {
             *process = None;
         }
         let mut next = Some(event);
+        let mut dead = has_ended;
         while let Some(event) = next.take() {
             for effect in self.machine.step(self.now(), event) {
                 next = self.perform(effect, process).await.or(next);
             }
+            // After the next one was started, so that nothing lies between death and exec, and before anything slow, so
+            // that it has not spoken yet.
+            if std::mem::take(&mut dead) {
+                self.last_words().await;
+            }
         }
         if has_ended {
-            // Only after the next one was started: nothing lies between death and exec.
-            self.last_words().await;
             if self.machine.report().crashes > crashes {
                 self.last_lines = self.recent.drain(..).collect();
             }
