@@ -198,6 +198,9 @@ impl Machine {
 
     /// The only place where anything changes.
     pub fn step(&mut self, now: Mono, event: Event) -> Effects {
+        if let Event::NotStored(reason) = &event {
+            self.fall_back(now, reason);
+        }
         let was = (self.record.clone(), self.answered);
         let mut effects = Effects::new();
         match event {
@@ -222,8 +225,7 @@ impl Machine {
             Event::Downloaded(result) => self.downloaded(now, result, &mut effects),
             Event::Verified(result) => self.verified(now, result, &mut effects),
             Event::Placed(result) => self.placed(now, result),
-            Event::NotStored(reason) => self.fall_back(now, reason),
-            Event::DeadlinePassed => {}
+            Event::NotStored(_) | Event::DeadlinePassed => {}
         }
         self.proceed(now, &mut effects);
         self.answer(now, &mut effects);
@@ -466,13 +468,13 @@ impl Machine {
     }
 
     /// The record could not be stored: everything is as it is on the disk.
-    fn fall_back(&mut self, now: Mono, reason: String) {
+    fn fall_back(&mut self, now: Mono, reason: &str) {
         if let Some((record, answered)) = self.before.take() {
             (self.record, self.answered) = (record, answered);
         }
         self.busy = false;
         self.check.running = false;
-        self.said.disk = reason;
+        reason.clone_into(&mut self.said.disk);
         self.store_retry = Some(now + STORE_RETRY);
     }
 
@@ -490,6 +492,7 @@ impl Machine {
             Some(at) if at > now => return,
             Some(_) => {
                 self.store_retry = None;
+                self.said.disk.clear();
                 // What was wished when the disk refused is not in the record.
                 if let Some(wish) = self.wish.clone() {
                     self.wished(now, wish, effects);

@@ -14,8 +14,8 @@ use super::{
     target::{Promise, Source, Target},
 };
 
-/// Largest record: three pins at their longest, escaped.
-pub const RECORD_BYTES_MAX: usize = 32 * 1024;
+/// Largest record: nine pins at their longest, every character escaped. A usual one has half a kilobyte.
+pub const RECORD_BYTES_MAX: usize = 64 * 1024;
 /// Versions remembered as bad; older ones are forgotten and may be tried again.
 pub const BAD_MAX: usize = 4;
 /// First word of a record.
