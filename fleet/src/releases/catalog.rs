@@ -18,7 +18,10 @@ use api::{
 };
 use semver::Version;
 
-use super::folder::{Folder, FolderError};
+use super::{
+    folder::{Folder, FolderError},
+    told,
+};
 use crate::clock::Millis;
 
 /// How long an answer may be older than the folder.
@@ -53,22 +56,23 @@ impl Catalog {
             Ok(root) => root,
             Err(FolderError::NoRoot) => return Self::default(),
             Err(cause) => {
-                tracing::error!(%cause, "the releases cannot be verified: no version is hinted at");
+                tracing::error!(cause = told(&cause), "the releases cannot be verified: no version is hinted at");
                 return Self::default();
             }
         };
         let mut catalog = Self::default();
-        let unreadable = |cause: FolderError| tracing::error!(%cause, "the folder of releases cannot be listed");
+        let unreadable =
+            |cause: FolderError| tracing::error!(cause = told(&cause), "the folder of releases cannot be listed");
         for name in folder.channels().map_err(unreadable).unwrap_or_default() {
             match folder.channel(&root, &name) {
                 Ok(channel) => catalog.channels.extend(channel.map(|channel| (name, channel))),
-                Err(cause) => tracing::warn!(channel = name, %cause, "a channel is left out"),
+                Err(cause) => tracing::warn!(channel = name, cause = told(&cause), "a channel is left out"),
             }
         }
         for (product, version) in folder.releases().map_err(unreadable).unwrap_or_default() {
             match folder.release(&root, &product, &version) {
                 Ok(release) => catalog.releases.extend(release.map(|release| ((product, version), release))),
-                Err(cause) => tracing::warn!(product, %version, %cause, "a release is left out"),
+                Err(cause) => tracing::warn!(product, %version, cause = told(&cause), "a release is left out"),
             }
         }
         catalog

@@ -200,7 +200,7 @@ pub enum ReleaseError {
         source: io::Error,
     },
     /// A key file.
-    #[error("{path}: {source}")]
+    #[error("{path} cannot be used to sign")]
     Key {
         /// The file.
         path: PathBuf,
@@ -208,7 +208,7 @@ pub enum ReleaseError {
         source: KeyFileError,
     },
     /// A document.
-    #[error("{path}: {source}")]
+    #[error("{path} is refused")]
     Document {
         /// The file.
         path: PathBuf,
@@ -219,7 +219,7 @@ pub enum ReleaseError {
     #[error(transparent)]
     Folder(#[from] FolderError),
     /// A document while it is put into the folder.
-    #[error("{path}: {source}")]
+    #[error("{path} was not added")]
     Add {
         /// The file.
         path: PathBuf,

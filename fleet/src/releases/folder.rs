@@ -49,13 +49,13 @@ pub enum FolderError {
         source: io::Error,
     },
     /// Not genuine, or not readable.
-    #[error("{0}")]
+    #[error(transparent)]
     Document(#[from] DocumentError),
     /// Nothing can be verified yet.
     #[error("there is no root document here yet: add root.1.json first")]
     NoRoot,
     /// A root between two others is missing, or a file with that name holds something else.
-    #[error("root document number {number} here does not follow its predecessor: {source}")]
+    #[error("root document number {number} here does not follow its predecessor")]
     BrokenChain {
         /// Its number.
         number: u64,

@@ -13,5 +13,13 @@ pub mod serve;
 #[cfg(test)]
 mod tests;
 
+use std::error::Error;
+
 pub use catalog::{Catalog, Hint, Watched};
 pub use folder::Folder;
+
+/// A failure and what was behind it, in one line: for a log, and for tests.
+fn told(failure: &dyn Error) -> String {
+    std::iter::successors(failure.source(), |cause| (*cause).source())
+        .fold(failure.to_string(), |text, cause| format!("{text}: {cause}"))
+}

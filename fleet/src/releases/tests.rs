@@ -80,7 +80,7 @@ impl Workshop {
         let line =
             Line::try_parse_from(std::iter::once("release".to_owned()).chain(words)).map_err(|e| e.to_string())?;
         let mut said = Vec::new();
-        command::run(line.command, &mut said).map_err(|refusal| refusal.to_string().replace(&folder, "@"))?;
+        command::run(line.command, &mut said).map_err(|refusal| told(&refusal).replace(&folder, "@"))?;
         Ok(String::from_utf8(said).expect("text").replace(&folder, "@"))
     }
 
