@@ -17,6 +17,23 @@ use crate::{failure::Failure, find, output::json_of_struct, output::plain, sessi
 /// A small change is made anew this often when somebody else was faster.
 const TRIES_MAX: u32 = 4;
 
+/// What to do with a configuration that the device would not accept as a whole.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unacceptable {
+    /// Do not write it.
+    Refused,
+    /// Do not write it, but say that --force would.
+    RefusedUnlessForced,
+    /// Write it all the same.
+    Written,
+}
+
+impl Unacceptable {
+    pub(crate) fn forced(force: bool) -> Self {
+        if force { Self::Written } else { Self::RefusedUnlessForced }
+    }
+}
+
 /// A part's configuration as it was read.
 pub(crate) struct Configuration {
     pub(crate) part: app::RobotPart,
@@ -57,14 +74,14 @@ impl Configuration {
         session: &Session,
         text: &str,
         known: Option<Timestamp>,
-        force: bool,
+        unacceptable: Unacceptable,
     ) -> Result<app::RobotPart, Failure> {
         if let Err(error) = serde_json::from_str::<Map<String, Value>>(text) {
             return Err(Failure::Configuration(format!(
                 "this is not a configuration, which is a JSON object: {error}"
             )));
         }
-        self.refuse_new_complaints(text, force)?;
+        self.refuse_new_complaints(text, unacceptable)?;
         let request = app::UpdateRobotPartRequest {
             id: self.part.id.clone(),
             name: self.part.name.clone(),
@@ -77,7 +94,7 @@ impl Configuration {
         Ok(updated.part.unwrap_or_else(|| self.part.clone()))
     }
 
-    fn refuse_new_complaints(&self, text: &str, force: bool) -> Result<(), Failure> {
+    fn refuse_new_complaints(&self, text: &str, unacceptable: Unacceptable) -> Result<(), Failure> {
         let same = |a: &Complaint, b: &Complaint| (&a.path, &a.found) == (&b.path, &b.found);
         let before = check(self.text.as_bytes(), Origin::Cloud);
         let (known, new): (Vec<_>, Vec<_>) = check(text.as_bytes(), Origin::Cloud)
@@ -86,13 +103,15 @@ impl Configuration {
         for complaint in &known {
             eprintln!("note: the device does not accept: {}", plain(&complaint.to_string()));
         }
-        if new.is_empty() || force {
+        if new.is_empty() || unacceptable == Unacceptable::Written {
             return Ok(());
         }
         let list: String = new.iter().map(|complaint| format!("\n  {complaint}")).collect();
-        Err(Failure::Configuration(format!(
-            "the device would not accept this, so nothing was changed (--force changes it anyway):{list}"
-        )))
+        let way_out = match unacceptable {
+            Unacceptable::RefusedUnlessForced => " (--force changes it anyway)",
+            Unacceptable::Refused | Unacceptable::Written => "",
+        };
+        Err(Failure::Configuration(format!("the device would not accept this, so nothing was changed{way_out}:{list}")))
     }
 }
 
@@ -101,7 +120,6 @@ impl Configuration {
 pub(crate) fn change_agent(
     session: &Session,
     part_id: &str,
-    force: bool,
     change: impl Fn(&mut Map<String, Value>) -> Result<bool, Failure>,
 ) -> Result<bool, Failure> {
     let mut tries = 1;
@@ -112,7 +130,7 @@ pub(crate) fn change_agent(
             return Ok(false);
         }
         let text = format!("{:#}", Value::Object(document));
-        match configuration.write(session, &text, None, force) {
+        match configuration.write(session, &text, None, Unacceptable::Refused) {
             Ok(_) => return Ok(true),
             Err(failure) if failure.code() == Some(Code::Aborted) && tries < TRIES_MAX => tries += 1,
             Err(failure) => return Err(failure),

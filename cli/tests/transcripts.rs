@@ -248,7 +248,7 @@ fn pinning() {
     );
     desk.shows("part pin 1.0.0", "platform-server of \"rover-main\" was pinned to 1.0.0 already.\n");
     let before = desk.fleet.state().config.clone();
-    desk.fails("part pin not␠a␠version", 1, "the device would not accept this, so nothing was changed");
+    desk.fails("part pin not␠a␠version", 1, "the device would not accept this, so nothing was changed:\n  ");
     assert_eq!(desk.fleet.state().config, before);
 }
 

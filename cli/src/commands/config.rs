@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::read_text;
 use crate::{
-    configuration::Configuration,
+    configuration::{Configuration, Unacceptable},
     failure::Failure,
     find,
     output::{Output, plain},
@@ -74,7 +74,7 @@ pub(super) fn run(session: &Session, verb: Verb, output: &mut Output) -> Result<
         Verb::Set { file, part, unchanged_since, force } => {
             let text = read_text(&file)?;
             let configuration = read(part.as_deref())?;
-            let part = configuration.write(session, &text, unchanged_since, force)?;
+            let part = configuration.write(session, &text, unchanged_since, Unacceptable::forced(force))?;
             done(output, &part)
         }
         Verb::Edit { part, force } => {
@@ -87,7 +87,7 @@ pub(super) fn run(session: &Session, verb: Verb, output: &mut Output) -> Result<
                 return output
                     .done("Nothing was changed.", json!({"part_id": configuration.part.id, "changed": false}));
             }
-            match configuration.write(session, &text, None, force) {
+            match configuration.write(session, &text, None, Unacceptable::forced(force)) {
                 Ok(part) => done(output, &part),
                 // What a person has typed is not thrown away.
                 Err(failure) => {

@@ -65,8 +65,13 @@ pub(super) fn run(session: &Session, mut logs: Logs, output: &mut Output) -> Res
     logs.level.iter_mut().for_each(|level| *level = level.trim().to_ascii_lowercase());
     let part = find::part(session, logs.part.as_deref())?;
     if !logs.follow {
-        for entry in back(session, &part.id, &logs)? {
-            show(output, &entry)?;
+        let entries = back(session, &part.id, &logs)?;
+        if entries.is_empty() && !output.is_json() {
+            // Not on standard output, where a script counts lines.
+            eprintln!("No such lines in the log of {:?}.", part.name);
+        }
+        for entry in &entries {
+            show(output, entry)?;
         }
         return Ok(());
     }

@@ -296,7 +296,7 @@ fn change_env(
     wanted: impl Fn(&str) -> Option<Value>,
 ) -> Result<(), Failure> {
     let part = find::part(session, whose.part.as_deref())?;
-    let changed = change_agent(session, &part.id, false, |agent| {
+    let changed = change_agent(session, &part.id, |agent| {
         let variables = section(section(agent, ADVANCED)?, brand::SERVER_ENV_KEY)?;
         let mut changed = false;
         for name in names {
@@ -321,7 +321,7 @@ fn pin(session: &Session, version: &str, whose: &Whose, agent: bool, output: &mu
     let (key, program) =
         if agent { (AGENT_VERSION, brand::AGENT) } else { (brand::SERVER_VERSION_KEY, brand::MACHINE_SERVER) };
     let part = find::part(session, whose.part.as_deref())?;
-    let changed = change_agent(session, &part.id, false, |settings| {
+    let changed = change_agent(session, &part.id, |settings| {
         let wanted = Value::from(version);
         Ok(section(settings, VERSIONS)?.insert(key.to_owned(), wanted.clone()) != Some(wanted))
     })?;
