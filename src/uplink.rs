@@ -1,8 +1,9 @@
-//! The fleet server for the `cloud` actor: calls made by one thread that lives as long as there is something to call.
+//! The fleet server for the `cloud` actor: rounds of calls, made by one thread that lives as long as there is one.
 //!
 //! Owns that thread, its queue, the time limit of each call, and the identity, which is read again whenever the
-//! credentials file changes. Decides nothing about when to call. The agent's own thread never blocks: it leaves a call
-//! in the queue and is woken by the answer; dropping the wait takes the call out of the queue or cuts it off.
+//! credentials file changes. Decides nothing about when to call. The agent's own thread never blocks: it leaves
+//! the calls of one wake-up in the queue and is woken once, by the last answer; dropping the wait takes them out of the
+//! queue or cuts them off. The thread does not linger: to start one costs less than to let one wait.
 //! Connection and token are kept between calls, so that a check costs one exchange on an open connection.
 
 use std::{
@@ -10,12 +11,15 @@ use std::{
     collections::VecDeque,
     fs,
     path::PathBuf,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, SystemTime},
 };
 
-use actors::cloud::port::{Cloud, CloudError};
+use actors::cloud::port::{Cloud, CloudError, Replies, Requests};
 use api::{
     client::{CallError, CallOptions, Client, Code, Now, ProxyChoice, Trust},
     method::Unary,
@@ -32,12 +36,10 @@ use prost::Message;
 
 use crate::identity::{self, Identity};
 
-/// Calls that may wait: the cloud actor makes one at a time, a few more are in passing.
+/// Rounds of calls that may wait: the cloud actor makes one at a time, a few more are in passing.
 const QUEUE_MAX: usize = 8;
 /// A TLS handshake and the deepest message that is decoded, with room. Only touched pages are ever memory.
 const STACK_BYTES: usize = 512 * 1024;
-/// The calls of one check follow each other within this; then the thread ends, and the agent is two threads again.
-const LINGER: Duration = Duration::from_millis(100);
 /// Time for a small call, tries included.
 const CALL_LIMIT: Duration = Duration::from_secs(15);
 /// Time for a batch of log lines over a slow network.
@@ -124,32 +126,14 @@ impl Uplink {
         Ok((client, identity.part_id))
     }
 
-    async fn call<Request, Response>(
+    /// One call, as a round of its own.
+    async fn single<T>(
         &self,
-        method: Unary<Request, Response>,
-        request: Request,
-        options: CallOptions,
-    ) -> Result<Response, CloudError>
-    where
-        Request: Message + 'static,
-        Response: Message + Default + 'static,
-    {
-        let (client, _) = self.client()?;
-        let (answer, answered) = async_channel::bounded(1);
-        let work = {
-            let client = client.clone();
-            move || {
-                // Nobody may be waiting any more.
-                let _ = answer.try_send(client.unary(method, &request, options));
-            }
-        };
-        let mut ticket = self.bridge.submit(client, Box::new(work))?;
-        let answer = answered.recv().await;
-        ticket.over = true;
-        match answer {
-            Ok(outcome) => outcome.map_err(meaning),
-            Err(_) => Err(CloudError::Unreachable { reason: "the calling thread ended early".into() }),
-        }
+        requests: Requests,
+        reply: impl FnOnce(Replies) -> Option<Result<T, CloudError>>,
+    ) -> Result<T, CloudError> {
+        let nothing = || Err(CloudError::Unreachable { reason: "the call was not made".into() });
+        reply(self.round(requests).await).unwrap_or_else(nothing)
     }
 }
 
@@ -160,22 +144,102 @@ impl Cloud for Uplink {
     }
 
     async fn device_config(&self, request: DeviceAgentConfigRequest) -> Result<DeviceAgentConfigResponse, CloudError> {
-        let options = CallOptions::idempotent().within(CALL_LIMIT);
-        self.call(agent_device_service::DEVICE_AGENT_CONFIG, request, options).await
+        self.single(Requests { config: Some(request), ..Requests::default() }, |replies| replies.config).await
     }
 
     async fn needs_restart(&self, request: NeedsRestartRequest) -> Result<NeedsRestartResponse, CloudError> {
-        // Never repeated here: after a "yes" the next question clears the mark.
-        self.call(robot_service::NEEDS_RESTART, request, CallOptions::default().within(CALL_LIMIT)).await
+        self.single(Requests { restart: Some(request), ..Requests::default() }, |replies| replies.restart).await
     }
 
     async fn report(&self, request: ReportRequest) -> Result<ReportResponse, CloudError> {
-        self.call(device_service::REPORT, request, CallOptions::idempotent().within(CALL_LIMIT)).await
+        self.single(Requests { report: Some(request), ..Requests::default() }, |replies| replies.report).await
     }
 
     async fn upload_logs(&self, request: UploadLogsRequest) -> Result<UploadLogsResponse, CloudError> {
+        self.single(Requests { upload: Some(request), ..Requests::default() }, |replies| replies.upload).await
+    }
+
+    async fn round(&self, requests: Requests) -> Replies {
+        let failed = failing(&requests);
+        let client = match self.client() {
+            Ok((client, _)) => client,
+            Err(error) => return failed(error),
+        };
+        let (answer, answered) = async_channel::bounded(1);
+        let given_up = Arc::new(AtomicBool::new(false));
+        let work = {
+            let (client, given_up) = (client.clone(), Arc::clone(&given_up));
+            move || {
+                // Nobody may be waiting any more.
+                let _ = answer.try_send(ask(&client, requests, &given_up));
+            }
+        };
+        let mut ticket = match self.bridge.submit(client, given_up, Box::new(work)) {
+            Ok(ticket) => ticket,
+            Err(error) => return failed(error),
+        };
+        let replies = answered.recv().await;
+        ticket.over = true;
+        let ended = |_| failed(CloudError::Unreachable { reason: "the calling thread ended early".into() });
+        replies.unwrap_or_else(ended)
+    }
+}
+
+/// The calls of a round, on the thread that may wait for them.
+fn ask(client: &Client, requests: Requests, given_up: &AtomicBool) -> Replies {
+    let mut replies = Replies::default();
+    let goes_on = |over: bool| !over && !given_up.load(Ordering::SeqCst);
+    let small = CallOptions::idempotent().within(CALL_LIMIT);
+    if let Some(request) = requests.config {
+        let reply = call(client, agent_device_service::DEVICE_AGENT_CONFIG, &request, small);
+        let over = reply.as_ref().is_err_and(CloudError::ends_the_round);
+        replies.config = Some(reply);
+        if !goes_on(over) {
+            return replies;
+        }
+    }
+    if let Some(request) = requests.restart {
+        // Never repeated here: after a "yes" the next question clears the mark.
+        let once = CallOptions { idempotent: false, ..small };
+        let reply = call(client, robot_service::NEEDS_RESTART, &request, once);
+        let over = reply.as_ref().is_err_and(CloudError::ends_the_round);
+        replies.restart = Some(reply);
+        if !goes_on(over) {
+            return replies;
+        }
+    }
+    if let Some(request) = requests.report {
+        let reply = call(client, device_service::REPORT, &request, small);
+        let over = reply.as_ref().is_err_and(CloudError::ends_the_round);
+        replies.report = Some(reply);
+        if !goes_on(over) {
+            return replies;
+        }
+    }
+    if let Some(request) = requests.upload {
         // A batch that arrives twice is known by its number.
-        self.call(device_service::UPLOAD_LOGS, request, CallOptions::idempotent().within(UPLOAD_LIMIT)).await
+        replies.upload = Some(call(client, device_service::UPLOAD_LOGS, &request, small.within(UPLOAD_LIMIT)));
+    }
+    replies
+}
+
+fn call<Request: Message, Response: Message + Default>(
+    client: &Client,
+    method: Unary<Request, Response>,
+    request: &Request,
+    options: CallOptions,
+) -> Result<Response, CloudError> {
+    client.unary(method, request, options).map_err(meaning)
+}
+
+/// The replies to a round whose first call failed before it was made.
+fn failing(requests: &Requests) -> fn(CloudError) -> Replies {
+    match requests {
+        Requests { config: Some(_), .. } => |error| Replies { config: Some(Err(error)), ..Replies::default() },
+        Requests { restart: Some(_), .. } => |error| Replies { restart: Some(Err(error)), ..Replies::default() },
+        Requests { report: Some(_), .. } => |error| Replies { report: Some(Err(error)), ..Replies::default() },
+        Requests { upload: Some(_), .. } => |error| Replies { upload: Some(Err(error)), ..Replies::default() },
+        Requests { config: None, restart: None, report: None, upload: None } => |_| Replies::default(),
     }
 }
 
@@ -219,7 +283,6 @@ struct Bridge {
 #[derive(Default)]
 struct Shared {
     queue: Mutex<Queue>,
-    news: Condvar,
 }
 
 #[derive(Default)]
@@ -237,17 +300,23 @@ struct Job {
     work: Box<dyn FnOnce() + Send>,
 }
 
-/// A call that was left in the queue. Dropping it takes the call back, or cuts it off.
+/// A round that was left in the queue. Dropping it takes the round back, or cuts it off.
 struct Ticket {
     shared: Arc<Shared>,
     number: u64,
     client: Client,
+    given_up: Arc<AtomicBool>,
     /// The answer is there: nothing is left to take back, and the connection is the next call's.
     over: bool,
 }
 
 impl Bridge {
-    fn submit(&self, client: Client, work: Box<dyn FnOnce() + Send>) -> Result<Ticket, CloudError> {
+    fn submit(
+        &self,
+        client: Client,
+        given_up: Arc<AtomicBool>,
+        work: Box<dyn FnOnce() + Send>,
+    ) -> Result<Ticket, CloudError> {
         let mut queue = self.shared.queue();
         if queue.jobs.len() >= QUEUE_MAX {
             return Err(CloudError::Unreachable { reason: format!("{QUEUE_MAX} calls are waiting already") });
@@ -263,9 +332,7 @@ impl Bridge {
         queue.last += 1;
         let number = queue.last;
         queue.jobs.push_back(Job { number, work });
-        drop(queue);
-        self.shared.news.notify_one();
-        Ok(Ticket { shared: Arc::clone(&self.shared), number, client, over: false })
+        Ok(Ticket { shared: Arc::clone(&self.shared), number, client, given_up, over: false })
     }
 }
 
@@ -275,13 +342,9 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next job; `None` when there was none for a while and the thread shall end.
+    /// The next job; `None` when there is none and the thread shall end.
     fn next(&self) -> Option<Job> {
         let mut queue = self.queue();
-        queue.running = None;
-        let nothing = |queue: &mut Queue| queue.jobs.is_empty();
-        let (mut queue, _) =
-            self.news.wait_timeout_while(queue, LINGER, nothing).unwrap_or_else(PoisonError::into_inner);
         let job = queue.jobs.pop_front();
         queue.running = job.as_ref().map(|job| job.number);
         // Decided under the lock: whoever leaves a job after this starts another thread.
@@ -295,6 +358,7 @@ impl Drop for Ticket {
         if self.over {
             return;
         }
+        self.given_up.store(true, Ordering::SeqCst);
         let mut queue = self.shared.queue();
         queue.jobs.retain(|job| job.number != self.number);
         if queue.running == Some(self.number) {

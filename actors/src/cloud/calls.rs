@@ -1,7 +1,5 @@
-//! The calls of one wake-up, in their order, and what their answers say.
-//!
-//! Owns the order and when to stop: after a call that found no server, no identity or no trust, the others would only
-//! find the same. Decides nothing else.
+//! The calls of one wake-up: from what the machine planned to the messages on the wire, and from the answers back to
+//! what the machine understands. Decides nothing.
 
 use std::{rc::Rc, time::Duration};
 
@@ -12,7 +10,7 @@ use api::pb::platform::{
 
 use super::{
     Acknowledged, FetchedConfig,
-    port::{Cloud, CloudError},
+    port::{Cloud, CloudError, Requests},
 };
 use crate::logs::Offered;
 
@@ -76,57 +74,40 @@ fn interval(said: prost_types::Duration) -> Option<Duration> {
 
 /// Makes the calls.
 pub async fn carry_out(cloud: Rc<dyn Cloud>, questions: Questions) -> Answers {
-    let mut answers = Answers::default();
     // Without an identity the first call says why there is none.
     let part_id = cloud.part_id().unwrap_or_default();
-    if let Some(request) = questions.config {
-        let answer = cloud.device_config(DeviceAgentConfigRequest { id: part_id.clone(), ..request }).await;
-        let over = is_over(&answer);
-        answers.config = Some(answer.map(|response| {
-            let every = response.check_interval.and_then(interval);
-            (FetchedConfig::of(response), every)
-        }));
-        if over {
-            return answers;
-        }
+    let spool_id = questions.upload.as_ref().map(|batch| Rc::clone(&batch.spool_id));
+    let replies = cloud.round(requests(questions, &part_id)).await;
+    Answers {
+        config: replies.config.map(|reply| {
+            reply.map(|response| {
+                let every = response.check_interval.and_then(interval);
+                (FetchedConfig::of(response), every)
+            })
+        }),
+        restart: replies.restart.map(|reply| {
+            reply.map(|response| (response.must_restart, response.restart_check_interval.and_then(interval)))
+        }),
+        reported: replies.report.map(|reply| reply.map(|_| ())),
+        uploaded: replies
+            .upload
+            .zip(spool_id)
+            .map(|(reply, spool_id)| reply.map(|response| Acknowledged { spool_id, number: response.acknowledged })),
     }
-    if questions.restart {
-        let answer = cloud.needs_restart(NeedsRestartRequest { id: part_id.clone() }).await;
-        let over = is_over(&answer);
-        answers.restart =
-            Some(answer.map(|response| (response.must_restart, response.restart_check_interval.and_then(interval))));
-        if over {
-            return answers;
-        }
-    }
-    if let Some(status) = questions.report {
-        let answer = cloud.report(ReportRequest { part_id: part_id.clone(), status: Some(status) }).await;
-        let over = is_over(&answer);
-        answers.reported = Some(answer.map(|_| ()));
-        if over {
-            return answers;
-        }
-    }
-    if let Some(batch) = questions.upload {
-        let request = UploadLogsRequest {
-            part_id,
+}
+
+fn requests(questions: Questions, part_id: &str) -> Requests {
+    let Questions { config, restart, report, upload } = questions;
+    let id = || part_id.to_owned();
+    Requests {
+        config: config.map(|request| DeviceAgentConfigRequest { id: id(), ..request }),
+        restart: restart.then(|| NeedsRestartRequest { id: id() }),
+        report: report.map(|status| ReportRequest { part_id: id(), status: Some(status) }),
+        upload: upload.map(|batch| UploadLogsRequest {
+            part_id: id(),
             spool_id: batch.spool_id.to_string(),
             batch_number: batch.number,
             logs: batch.entries(),
-        };
-        let answer = cloud.upload_logs(request).await;
-        answers.uploaded =
-            Some(answer.map(|response| Acknowledged { spool_id: batch.spool_id, number: response.acknowledged }));
-    }
-    answers
-}
-
-/// Whether the calls after this one would only find the same.
-fn is_over<T>(answer: &Result<T, CloudError>) -> bool {
-    match answer {
-        Ok(_) | Err(CloudError::Refused { .. }) => false,
-        Err(CloudError::NoIdentity { .. } | CloudError::Unreachable { .. } | CloudError::CredentialsRefused { .. }) => {
-            true
-        }
+        }),
     }
 }

@@ -40,6 +40,45 @@ pub enum CloudError {
     },
 }
 
+impl CloudError {
+    /// Whether the calls after this one would only find the same: no server, no identity, no trust.
+    #[must_use]
+    pub fn ends_the_round(&self) -> bool {
+        match self {
+            CloudError::Refused { .. } => false,
+            CloudError::NoIdentity { .. } | CloudError::Unreachable { .. } | CloudError::CredentialsRefused { .. } => {
+                true
+            }
+        }
+    }
+}
+
+/// The calls of one wake-up; what is `None` is not called.
+#[derive(Clone, Debug, Default)]
+pub struct Requests {
+    /// [`Cloud::device_config`].
+    pub config: Option<DeviceAgentConfigRequest>,
+    /// [`Cloud::needs_restart`].
+    pub restart: Option<NeedsRestartRequest>,
+    /// [`Cloud::report`].
+    pub report: Option<ReportRequest>,
+    /// [`Cloud::upload_logs`].
+    pub upload: Option<UploadLogsRequest>,
+}
+
+/// Their answers; `None` for what was not called, be it that nobody wanted to or that an earlier call ended the round.
+#[derive(Clone, Debug, Default)]
+pub struct Replies {
+    /// Of [`Cloud::device_config`].
+    pub config: Option<Result<DeviceAgentConfigResponse, CloudError>>,
+    /// Of [`Cloud::needs_restart`].
+    pub restart: Option<Result<NeedsRestartResponse, CloudError>>,
+    /// Of [`Cloud::report`].
+    pub report: Option<Result<ReportResponse, CloudError>>,
+    /// Of [`Cloud::upload_logs`].
+    pub upload: Option<Result<UploadLogsResponse, CloudError>>,
+}
+
 /// The calls. Each is given up after a limit of its own; dropping the future abandons the call.
 #[async_trait(?Send)]
 pub trait Cloud {
@@ -57,4 +96,38 @@ pub trait Cloud {
 
     /// Delivers a numbered batch of log entries.
     async fn upload_logs(&self, request: UploadLogsRequest) -> Result<UploadLogsResponse, CloudError>;
+
+    /// The calls of one wake-up, in this order, until one of them ends the round. A port that hands calls to somebody
+    /// else does so once for all of them: a sleeping device is woken by the last answer only.
+    async fn round(&self, requests: Requests) -> Replies {
+        let mut replies = Replies::default();
+        if let Some(request) = requests.config {
+            let reply = self.device_config(request).await;
+            let over = reply.as_ref().is_err_and(CloudError::ends_the_round);
+            replies.config = Some(reply);
+            if over {
+                return replies;
+            }
+        }
+        if let Some(request) = requests.restart {
+            let reply = self.needs_restart(request).await;
+            let over = reply.as_ref().is_err_and(CloudError::ends_the_round);
+            replies.restart = Some(reply);
+            if over {
+                return replies;
+            }
+        }
+        if let Some(request) = requests.report {
+            let reply = self.report(request).await;
+            let over = reply.as_ref().is_err_and(CloudError::ends_the_round);
+            replies.report = Some(reply);
+            if over {
+                return replies;
+            }
+        }
+        if let Some(request) = requests.upload {
+            replies.upload = Some(self.upload_logs(request).await);
+        }
+        replies
+    }
 }
