@@ -537,6 +537,8 @@ fn local(error: &FileError) -> Trouble {
 /// Judges the bytes that have arrived.
 async fn judge(ports: &Ports, partial: &std::path::Path, target: Target) -> Result<Installed, VerifyTrouble> {
     let unreadable = |error: FileError| VerifyTrouble::Unreadable(format!("{error}: {}", error.source));
+    // On stable storage first: what is judged good must be the same after a power cut.
+    ports.files.set_access(partial, Access::Private).map_err(unreadable)?;
     let digest = ports.files.digest(partial).await.map_err(unreadable)?;
     let head = ports.files.read_at(partial, 0, HEAD_BYTES).map_err(unreadable)?;
     verify::check(&target, &digest, &head, &ports.platform).map_err(VerifyTrouble::Refused)?;
