@@ -92,3 +92,14 @@ pub(crate) enum ConfigVerb {
         defaults: bool,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    /// clap notices contradictions between arguments only when a command is used.
+    #[test]
+    fn every_command_is_consistent() {
+        super::Args::command().debug_assert();
+    }
+}

@@ -337,7 +337,7 @@ fn reading_logs() {
          2023-11-14T22:13:24.500Z  WARN   rover.server  four\n\
          2023-11-14T22:13:25.500Z  INFO   rover.server  five\n",
     );
-    desk.shows("part logs -n 1", "2023-11-14T22:13:25.500Z  INFO   rover.server  five\n");
+    desk.shows("part logs -n 1 --part rover", "2023-11-14T22:13:25.500Z  INFO   rover.server  five\n");
     desk.shows("part logs --level warn,ERROR -n 1", "2023-11-14T22:13:24.500Z  WARN   rover.server  four\n");
     desk.shows("part logs rover --filter thr", "2023-11-14T22:13:23.500Z  INFO   rover.server  three\n");
     let lines = desk.run("part logs -n 3 -o json").out;
@@ -568,6 +568,7 @@ fn refusals_say_what_to_do() {
         desk.fleet.state().refused = Some((operation, code));
         desk.fails(&format!("part get {ROVER_MAIN}"), 1, expected);
     }
+    desk.fails("part logs a --part b", 2, "cannot be used with");
     desk.fails("part shout", 2, "unrecognized subcommand 'shout'");
     desk.fails("", 2, "Usage: platform");
     let nobody = desk.run_with("machine list", "", &[("PLATFORM_URL", "http://127.0.0.1:1")]);

@@ -245,8 +245,9 @@ fn fault(error: ureq::Error, server: &Address, limits: Limits) -> CallError {
         ureq::Error::ConnectionFailed | ureq::Error::Tls(_) | ureq::Error::TlsRequired => {
             unreachable(&error.to_string(), None)
         }
-        // What remains are answers that are no HTTP.
-        other => CallError::NotAFleetServer { server, found: other.to_string() },
+        // What remains are answers that are no HTTP; a TLS server's to a plain call is the usual one.
+        other if server.is_encrypted() => CallError::NotAFleetServer { server, found: other.to_string() },
+        other => CallError::NotAFleetServer { server, found: format!("{other}; is it an https:// address?") },
     }
 }
 

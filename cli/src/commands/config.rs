@@ -10,16 +10,19 @@ use std::{
 use api::{
     brand,
     device_config::{self, Origin},
+    pb::platform::app::v1::RobotPart,
 };
 use clap::Subcommand;
 use prost_types::Timestamp;
 use serde_json::{Value, json};
 
-use super::read_text;
+use super::{
+    part::{Which, Whose},
+    read_text,
+};
 use crate::{
     configuration::{Configuration, Unacceptable},
     failure::Failure,
-    find,
     output::{Output, plain},
     session::Session,
     when::moment,
@@ -28,17 +31,13 @@ use crate::{
 #[derive(Subcommand)]
 pub(crate) enum Verb {
     /// Print it
-    Get {
-        /// MACHINE, LOCATION/MACHINE, LOCATION/MACHINE/PART or id; may be left out if there is only one machine
-        part: Option<String>,
-    },
+    Get(Which),
     /// Replace it
     Set {
         /// JSON file; - reads standard input
         file: PathBuf,
-        /// MACHINE, LOCATION/MACHINE, LOCATION/MACHINE/PART or id; may be left out if there is only one machine
-        #[arg(long, short)]
-        part: Option<String>,
+        #[command(flatten)]
+        whose: Whose,
         /// Refuse if it was changed after this moment, which `config get --output json` shows as last_updated
         #[arg(long, value_name = "MOMENT")]
         unchanged_since: Option<Timestamp>,
@@ -48,8 +47,8 @@ pub(crate) enum Verb {
     },
     /// Change it in an editor ($VISUAL, $EDITOR)
     Edit {
-        /// MACHINE, LOCATION/MACHINE, LOCATION/MACHINE/PART or id; may be left out if there is only one machine
-        part: Option<String>,
+        #[command(flatten)]
+        which: Which,
         /// Also if the device would not accept all of it
         #[arg(long)]
         force: bool,
@@ -57,10 +56,10 @@ pub(crate) enum Verb {
 }
 
 pub(super) fn run(session: &Session, verb: Verb, output: &mut Output) -> Result<(), Failure> {
-    let read = |part: Option<&str>| Configuration::read(session, &find::part(session, part)?.id);
+    let read = |part: RobotPart| Configuration::read(session, &part.id);
     match verb {
-        Verb::Get { part } => {
-            let configuration = read(part.as_deref())?;
+        Verb::Get(which) => {
+            let configuration = read(which.find(session)?)?;
             if output.is_json() {
                 let document: Value =
                     serde_json::from_str(&configuration.text).unwrap_or(Value::String(configuration.text));
@@ -71,14 +70,14 @@ pub(super) fn run(session: &Session, verb: Verb, output: &mut Output) -> Result<
             }
             output.line(configuration.text.trim_end())
         }
-        Verb::Set { file, part, unchanged_since, force } => {
+        Verb::Set { file, whose, unchanged_since, force } => {
             let text = read_text(&file)?;
-            let configuration = read(part.as_deref())?;
+            let configuration = read(whose.find(session)?)?;
             let part = configuration.write(session, &text, unchanged_since, Unacceptable::forced(force))?;
             done(output, &part)
         }
-        Verb::Edit { part, force } => {
-            let configuration = read(part.as_deref())?;
+        Verb::Edit { which, force } => {
+            let configuration = read(which.find(session)?)?;
             let readable = serde_json::from_str::<Value>(&configuration.text).map(|document| format!("{document:#}\n"));
             let before = readable.unwrap_or_else(|_| configuration.text.clone());
             let draft = Draft::new(&before)?;
@@ -99,7 +98,7 @@ pub(super) fn run(session: &Session, verb: Verb, output: &mut Output) -> Result<
     }
 }
 
-fn done(output: &mut Output, part: &api::pb::platform::app::v1::RobotPart) -> Result<(), Failure> {
+fn done(output: &mut Output, part: &RobotPart) -> Result<(), Failure> {
     let last_updated = moment(part.last_updated.as_ref());
     output.done(
         &format!("The configuration of {:?} is changed; its device takes it over within seconds.", part.name),

@@ -19,9 +19,9 @@ use api::{
 use clap::Args;
 use prost::Message;
 
+use super::part::Which;
 use crate::{
     failure::Failure,
-    find,
     output::{Output, json_of, plain},
     session::Session,
     when::moment,
@@ -42,8 +42,8 @@ const OVERLAP_SECONDS: i64 = 10;
 
 #[derive(Args)]
 pub(crate) struct Logs {
-    /// MACHINE, LOCATION/MACHINE, LOCATION/MACHINE/PART or id; may be left out if there is only one machine
-    part: Option<String>,
+    #[command(flatten)]
+    which: Which,
     /// Go on with new lines as they come
     #[arg(long, short)]
     follow: bool,
@@ -63,7 +63,7 @@ pub(crate) struct Logs {
 
 pub(super) fn run(session: &Session, mut logs: Logs, output: &mut Output) -> Result<(), Failure> {
     logs.level.iter_mut().for_each(|level| *level = level.trim().to_ascii_lowercase());
-    let part = find::part(session, logs.part.as_deref())?;
+    let part = logs.which.find(session)?;
     if !logs.follow {
         let entries = back(session, &part.id, &logs)?;
         if entries.is_empty() && !output.is_json() {

@@ -33,15 +33,30 @@ const HISTORY_PAGE: i64 = 100;
 #[derive(Args)]
 pub(crate) struct Which {
     /// MACHINE, LOCATION/MACHINE, LOCATION/MACHINE/PART or id; may be left out if there is only one machine
+    #[arg(conflicts_with = "named_part")]
     part: Option<String>,
+    #[command(flatten)]
+    whose: Whose,
 }
 
 /// Which part is meant, where other things stand on the command line.
 #[derive(Args)]
 pub(crate) struct Whose {
     /// MACHINE, LOCATION/MACHINE, LOCATION/MACHINE/PART or id; may be left out if there is only one machine
-    #[arg(long, short, value_name = "PART")]
-    part: Option<String>,
+    #[arg(long = "part", short = 'p', id = "named_part", value_name = "PART")]
+    named: Option<String>,
+}
+
+impl Which {
+    pub(super) fn find(&self, session: &Session) -> Result<app::RobotPart, Failure> {
+        find::part(session, self.part.as_deref().or(self.whose.named.as_deref()))
+    }
+}
+
+impl Whose {
+    pub(super) fn find(&self, session: &Session) -> Result<app::RobotPart, Failure> {
+        find::part(session, self.named.as_deref())
+    }
 }
 
 #[derive(Subcommand)]
@@ -142,7 +157,6 @@ pub(crate) enum SecretVerb {
 }
 
 pub(super) fn run(session: &Session, verb: Verb, output: &mut Output) -> Result<(), Failure> {
-    let find_part = |which: &Which| find::part(session, which.part.as_deref());
     match verb {
         Verb::List { machine } => {
             let machine = find::machine(session, machine.as_deref())?;
@@ -152,7 +166,7 @@ pub(super) fn run(session: &Session, verb: Verb, output: &mut Output) -> Result<
                 [one.name.clone(), main.to_owned(), online(one.online_state, one.last_access.as_ref()), one.id.clone()]
             })
         }
-        Verb::Get(which) => show(output, find_part(&which)?),
+        Verb::Get(which) => show(output, which.find(session)?),
         Verb::Create { name, machine } => {
             let robot_id = find::machine(session, machine.as_deref())?.id;
             let request = app::NewRobotPartRequest { robot_id, part_name: name.clone() };
@@ -160,16 +174,16 @@ pub(super) fn run(session: &Session, verb: Verb, output: &mut Output) -> Result<
             output.done(&format!("Part {name:?} is made. Its id is {id}."), json!({"id": id, "name": name}))
         }
         Verb::Update { which, name } => {
-            let part = find_part(&which)?;
+            let part = which.find(session)?;
             // Without a configuration: the server keeps the one it has.
             let request = app::UpdateRobotPartRequest { id: part.id, name, ..Default::default() };
             let changed = session.change("could not rename the part", app_service::UPDATE_ROBOT_PART, &request)?;
             show(output, changed.part.unwrap_or_default())
         }
         Verb::Logs(logs) => logs::run(session, logs, output),
-        Verb::History(which) => history(session, find_part(&which)?.id, output),
+        Verb::History(which) => history(session, which.find(session)?.id, output),
         Verb::Restart(which) => {
-            let part = find_part(&which)?;
+            let part = which.find(session)?;
             let request = app::MarkPartForRestartRequest { part_id: part.id.clone() };
             session.ask("could not mark the part for restart", app_service::MARK_PART_FOR_RESTART, &request)?;
             output.done(
@@ -177,7 +191,7 @@ pub(super) fn run(session: &Session, verb: Verb, output: &mut Output) -> Result<
                 json!({"part_id": part.id}),
             )
         }
-        Verb::Credentials { which, write } => credentials(session, &find_part(&which)?.id, write, output),
+        Verb::Credentials { which, write } => credentials(session, &which.find(session)?.id, write, output),
         Verb::Config(verb) => config::run(session, verb, output),
         Verb::Env(verb) => env(session, verb, output),
         Verb::Pin { version, whose, agent } => pin(session, &version, &whose, agent, output),
@@ -252,7 +266,7 @@ fn credentials(session: &Session, part_id: &str, write: Option<PathBuf>, output:
 fn env(session: &Session, verb: EnvVerb, output: &mut Output) -> Result<(), Failure> {
     match verb {
         EnvVerb::List(which) => {
-            let part = find::part(session, which.part.as_deref())?;
+            let part = which.find(session)?;
             let text = Configuration::read(session, &part.id)?.text;
             let document: Value = serde_json::from_str(&text).unwrap_or_default();
             let path = [api::device_config::AGENT_KEY, ADVANCED, brand::SERVER_ENV_KEY];
@@ -295,7 +309,7 @@ fn change_env(
     done: &str,
     wanted: impl Fn(&str) -> Option<Value>,
 ) -> Result<(), Failure> {
-    let part = find::part(session, whose.part.as_deref())?;
+    let part = whose.find(session)?;
     let changed = change_agent(session, &part.id, |agent| {
         let variables = section(section(agent, ADVANCED)?, brand::SERVER_ENV_KEY)?;
         let mut changed = false;
@@ -320,7 +334,7 @@ fn change_env(
 fn pin(session: &Session, version: &str, whose: &Whose, agent: bool, output: &mut Output) -> Result<(), Failure> {
     let (key, program) =
         if agent { (AGENT_VERSION, brand::AGENT) } else { (brand::SERVER_VERSION_KEY, brand::MACHINE_SERVER) };
-    let part = find::part(session, whose.part.as_deref())?;
+    let part = whose.find(session)?;
     let changed = change_agent(session, &part.id, |settings| {
         let wanted = Value::from(version);
         Ok(section(settings, VERSIONS)?.insert(key.to_owned(), wanted.clone()) != Some(wanted))
@@ -341,15 +355,15 @@ fn pin(session: &Session, version: &str, whose: &Whose, agent: bool, output: &mu
 
 fn secret(session: &Session, verb: SecretVerb, output: &mut Output) -> Result<(), Failure> {
     match verb {
-        SecretVerb::List(which) => show_secrets(output, without_secrets(find::part(session, which.part.as_deref())?)),
+        SecretVerb::List(which) => show_secrets(output, without_secrets(which.find(session)?)),
         SecretVerb::Create(which) => {
-            let part_id = find::part(session, which.part.as_deref())?.id;
+            let part_id = which.find(session)?.id;
             let request = app::CreateRobotPartSecretRequest { part_id };
             let made = session.change("could not make a secret", app_service::CREATE_ROBOT_PART_SECRET, &request)?;
             show_secrets(output, without_secrets(made.part.unwrap_or_default()))
         }
         SecretVerb::Delete { id, whose } => {
-            let part_id = find::part(session, whose.part.as_deref())?.id;
+            let part_id = whose.find(session)?.id;
             let request = app::DeleteRobotPartSecretRequest { part_id, secret_id: id.clone() };
             session.change("could not delete the secret", app_service::DELETE_ROBOT_PART_SECRET, &request)?;
             output.done(&format!("Secret {id} is deleted."), json!({"id": id}))
