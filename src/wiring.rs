@@ -290,6 +290,8 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
 async fn heed_debug(advanced: Latest<Rc<Advanced>>, always: bool, set_debug: Rc<dyn Fn(bool)>) {
     let mut advanced = advanced.watch();
     loop {
-        set_debug(always || advanced.changed().await.debug);
+        // Waited for first: behind the `||` it would never be reached, and the loop never rest.
+        let debug = advanced.changed().await.debug;
+        set_debug(always || debug);
     }
 }
