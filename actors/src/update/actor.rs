@@ -3,7 +3,7 @@
 //! Whatever takes long runs in the background: one question to the fleet server, and one of download, judgement and
 //! move, at a time. Small records are written in the turn itself, so that "stored before acted" is an order of statements.
 
-use std::{cell::Cell, path::PathBuf, rc::Rc, time::Duration};
+use std::{cell::Cell, rc::Rc};
 
 use api::{
     device_config::{Advanced, VersionControl},
@@ -11,19 +11,19 @@ use api::{
 };
 use board::{
     Clock,
-    fetch::{Download, Fetch, FetchError, Progress, Validator},
-    files::{Access, FileError, Files},
+    fetch::Fetch,
+    files::{Access, Files},
 };
 use smol::{LocalExecutor, future::FutureExt as _};
 
 use super::{
+    bring::{Bringing, judge, place},
     check::{self, Ask, Found},
-    events::{Effect, Effects, Event, Sight, Trouble, VerifyTrouble},
+    events::{Effect, Effects, Event, Sight},
     machine::{Machine, Policy},
-    record::{RECORD_BYTES_MAX, Record},
-    slots::{Installed, Layout, Slot, pointer_text, read_pointer},
-    target::{Source, Target},
-    verify::{self, HEAD_BYTES},
+    shelf::load,
+    slots::{Installed, Layout, Slot, pointer_text},
+    target::Target,
     wish::Wish,
 };
 use crate::{
@@ -39,17 +39,6 @@ use crate::{
     rank::Actor,
     server::{Command, Report},
 };
-
-/// A download is given up when nothing arrives for this long.
-const STALL: Duration = Duration::from_secs(60);
-/// A download may take this long: a large release over a slow line at night. Then it is continued.
-const DOWNLOAD_LIMIT: Duration = Duration::from_secs(12 * 3600);
-/// How often a running download is looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// Percents that are worth telling.
-const PERCENT_STEP: u32 = 5;
-/// Largest file of a validator: an address and a tag.
-const VALIDATOR_BYTES_MAX: usize = 4 * 1024;
 
 /// What this actor hears.
 pub struct Inbox {
@@ -116,56 +105,6 @@ pub async fn run(policy: Policy, inbox: Inbox, ports: Ports) {
     }
     desk.work.cancel();
     desk.questions.cancel();
-}
-
-/// What is stored, compared with what is there.
-async fn load(layout: &Layout, ports: &Ports) -> Record {
-    let lengths = Slot::ALL.map(|slot| {
-        let name = layout.executable(slot);
-        let listed = ports.files.list(&layout.folder(slot)).unwrap_or_default();
-        listed.into_iter().find(|entry| name.ends_with(&entry.name)).map(|entry| entry.len)
-    });
-    let mut record = match ports.files.read(&layout.record(), RECORD_BYTES_MAX) {
-        Ok(None) => Record::default(),
-        Ok(Some(bytes)) => match Record::decode(&bytes) {
-            Ok(record) => record,
-            Err(error) => {
-                log::error!("{} cannot be used, {error}: it is set aside", layout.record().display());
-                if let Err(error) = ports.files.rename(&layout.record(), &layout.record_aside()) {
-                    log::error!("{error}");
-                }
-                recover(layout, lengths, ports).await
-            }
-        },
-        Err(error) => {
-            log::error!("{error}: {}", error.source);
-            recover(layout, lengths, ports).await
-        }
-    };
-    record.slots.reconcile(lengths);
-    record
-}
-
-/// What the slots hold, without a record of it: what is there can be started, and its digest tells the next check which
-/// version it is.
-async fn recover(layout: &Layout, lengths: [Option<u64>; 2], ports: &Ports) -> Record {
-    let mut record = Record::default();
-    for (slot, length) in Slot::ALL.into_iter().zip(lengths) {
-        if length.is_none() {
-            continue;
-        }
-        match ports.files.digest(&layout.executable(slot)).await {
-            Ok(digest) => {
-                let version = "unknown".to_owned();
-                let content = Installed { version, sha256: digest.sha256, length: digest.len, pinned: false };
-                record.slots.set(slot, Some(content));
-            }
-            Err(error) => log::error!("{error}: {}", error.source),
-        }
-    }
-    let pointer = ports.files.read(&layout.pointer(), RECORD_BYTES_MAX).ok().flatten();
-    record.slots.active = pointer.and_then(|pointer| read_pointer(&pointer));
-    record
 }
 
 /// The inbox, and what the background brings.
@@ -406,167 +345,5 @@ impl Desk {
     fn place(&self, slot: Slot, installed: Installed) {
         let (ports, partial, layout) = (Rc::clone(&self.ports), self.layout.partial(), self.layout.clone());
         self.work.start(async move { Event::Placed(place(&ports, &partial, &layout, slot, &installed).await) });
-    }
-}
-
-/// One attempt to bring bytes here.
-struct Bringing {
-    ports: Rc<Ports>,
-    partial: PathBuf,
-    validator: PathBuf,
-    percent: Latest<u32>,
-    rate: Option<u64>,
-    reserve: u64,
-}
-
-impl Bringing {
-    async fn bring(&self, target: &Target) -> Result<(), Trouble> {
-        match &target.source {
-            Source::Web(url) => self.fetch(url, target).await,
-            Source::File(path) => {
-                self.remove(&self.validator)?;
-                let free = self.ports.files.space(&self.partial).map_err(|error| local(&error))?.free;
-                let room = free.saturating_sub(self.reserve);
-                let limit = target.bytes_max().min(room);
-                let copied = self.ports.files.copy(path, &self.partial, limit).await;
-                copied.map(drop).map_err(|error| match error.source.kind() {
-                    std::io::ErrorKind::FileTooLarge => Trouble::Local(format!(
-                        "{} is larger than the {limit} bytes there is room for: make room on the disk",
-                        path.display()
-                    )),
-                    _ => local(&error),
-                })
-            }
-        }
-    }
-
-    async fn fetch(&self, url: &str, target: &Target) -> Result<(), Trouble> {
-        let files = &self.ports.files;
-        let kept = files.read(&self.validator, VALIDATOR_BYTES_MAX).ok().flatten();
-        let validator = kept.and_then(|kept| read_validator(&kept, url));
-        if validator.is_none() {
-            // Bytes of something else, or nobody knows of what.
-            self.remove(&self.validator)?;
-            self.remove(&self.partial)?;
-        }
-        let what = Download {
-            url: url.to_owned(),
-            into: self.partial.clone(),
-            validator,
-            bytes_max: target.bytes_max(),
-            stall: STALL,
-            total: DOWNLOAD_LIMIT,
-            rate: self.rate,
-            reserve: self.reserve,
-        };
-        let progress = Progress::default();
-        let mut shown = Shown { validator: what.validator.clone(), percent: 0 };
-        let ending = async { Some(self.ports.fetch.download(&what, &progress).await) };
-        let mut ending = std::pin::pin!(ending);
-        let result = loop {
-            let look = async {
-                self.ports.clock.sleep_until(self.ports.clock.now() + LOOK_EVERY).await;
-                None
-            };
-            let ended = ending.as_mut().or(look).await;
-            self.show(url, target, &progress, &mut shown);
-            if let Some(result) = ended {
-                break result;
-            }
-        };
-        result.map(drop).map_err(|error| sorted(&error, target))
-    }
-
-    /// Keeps the validator beside the bytes it belongs to, and tells how far they are.
-    fn show(&self, url: &str, target: &Target, progress: &Progress, shown: &mut Shown) {
-        let validator = progress.validator.borrow().clone();
-        if validator.is_some() && validator != shown.validator {
-            if let Some(Validator(tag)) = &validator {
-                let text = format!("{url}\n{tag}\n");
-                if let Err(error) = self.ports.files.write(&self.validator, text.as_bytes(), Access::Private) {
-                    log::warn!("{error}: a download that is cut begins anew");
-                }
-            }
-            shown.validator = validator;
-        }
-        let expected = target.promise.map(|promise| promise.length).or(progress.expected.get());
-        let percent = expected.filter(|expected| *expected > 0).map_or(0, |expected| {
-            u32::try_from(progress.have.get().saturating_mul(100) / expected).unwrap_or(0).min(100)
-        });
-        let percent = percent - percent % PERCENT_STEP;
-        if percent != shown.percent {
-            shown.percent = percent;
-            self.percent.publish(percent);
-        }
-    }
-
-    fn remove(&self, path: &std::path::Path) -> Result<(), Trouble> {
-        self.ports.files.remove(path).map_err(|error| local(&error))
-    }
-}
-
-/// What has been told about a download.
-struct Shown {
-    validator: Option<Validator>,
-    percent: u32,
-}
-
-/// The validator, if it belongs to this address.
-fn read_validator(kept: &[u8], url: &str) -> Option<Validator> {
-    let (of, tag) = std::str::from_utf8(kept).ok()?.strip_suffix('\n')?.split_once('\n')?;
-    (of == url && !tag.is_empty()).then(|| Validator(tag.to_owned()))
-}
-
-/// What helps against a failed download.
-fn sorted(error: &FetchError, target: &Target) -> Trouble {
-    let reason = format!("{} could not be downloaded: {error}", target.version);
-    match error {
-        FetchError::Unreachable { .. } | FetchError::Stalled { .. } | FetchError::Truncated { .. } => {
-            Trouble::Network(reason)
-        }
-        FetchError::TooLong { .. } | FetchError::Refused { .. } | FetchError::BadUrl { .. } => Trouble::Bytes(reason),
-        FetchError::NoSpace { .. } => Trouble::Local(reason),
-        FetchError::File(error) => local(error),
-    }
-}
-
-fn local(error: &FileError) -> Trouble {
-    Trouble::Local(format!("{error}: {}", error.source))
-}
-
-/// Judges the bytes that have arrived.
-async fn judge(ports: &Ports, partial: &std::path::Path, target: Target) -> Result<Installed, VerifyTrouble> {
-    let unreadable = |error: FileError| VerifyTrouble::Unreadable(format!("{error}: {}", error.source));
-    // On stable storage first: what is judged good must be the same after a power cut.
-    ports.files.set_access(partial, Access::Private).map_err(unreadable)?;
-    let digest = ports.files.digest(partial).await.map_err(unreadable)?;
-    let head = ports.files.read_at(partial, 0, HEAD_BYTES).map_err(unreadable)?;
-    verify::check(&target, &digest, &head, &ports.platform).map_err(VerifyTrouble::Refused)?;
-    let pinned = target.is_pin();
-    Ok(Installed { version: target.version, sha256: digest.sha256, length: digest.len, pinned })
-}
-
-/// Moves judged bytes into a slot. After a power cut they may be there already.
-async fn place(
-    ports: &Ports,
-    partial: &std::path::Path,
-    layout: &Layout,
-    slot: Slot,
-    installed: &Installed,
-) -> Result<(), Trouble> {
-    let (files, executable) = (&ports.files, layout.executable(slot));
-    let folder = partial.parent().map(|folder| files.list(folder)).transpose().map_err(|error| local(&error))?;
-    let arrived = folder.into_iter().flatten().any(|entry| partial.ends_with(&entry.name));
-    if arrived {
-        files.make_folder(&layout.folder(slot), Access::Executable).map_err(|error| local(&error))?;
-        files.set_access(partial, Access::Executable).map_err(|error| local(&error))?;
-        files.rename(partial, &executable).map_err(|error| local(&error))?;
-        return files.remove(&layout.validator()).map_err(|error| local(&error));
-    }
-    let digest = files.digest(&executable).await.map_err(|error| local(&error))?;
-    if (digest.sha256, digest.len) == (installed.sha256, installed.length) {
-        Ok(())
-    } else {
-        Err(Trouble::Network(format!("{} was lost on its way into its slot and is fetched again", installed.version)))
     }
 }

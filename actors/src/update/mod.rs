@@ -6,7 +6,7 @@
 //!
 //! | file | decides |
 //! |---|---|
-//! | `machine.rs` | when each step of the walk is taken (pure) |
+//! | `machine.rs` | when each step of the walk is taken (pure); `machine/heading.rs` up to the spare slot, `machine/trying.rs` from there |
 //! | `events.rs` | nothing: it names what the machine hears and asks for |
 //! | `wish.rs` | what the configuration wants of the product (pure) |
 //! | `trial.rs` | how long a new version has been watched (pure) |
@@ -16,15 +16,18 @@
 //! | `record.rs` | what is stored of all that (pure) |
 //! | `trust.rs` | which genuine documents are followed (pure) |
 //! | `check.rs` | in which order the fleet server is asked |
+//! | `bring.rs`, `shelf.rs` | nothing: they download, judge, move and read |
 //! | `actor.rs` | nothing: it waits and carries out |
 
 pub mod actor;
+mod bring;
 pub mod check;
 pub mod events;
 pub mod machine;
 mod progress;
 pub mod record;
 mod sealed;
+mod shelf;
 pub mod slots;
 pub mod target;
 mod trial;

@@ -1,6 +1,6 @@
 //! What is stored reads back, damage is seen, and only genuine documents in the right order are followed.
 
-use api::releases::{Channel, ChannelEntry, Expires, RoleKeys, Root, sign, sign::SigningKey};
+use api::releases::{Channel, ChannelEntry, Expires, PublicKey, RoleKeys, Root, sign, sign::SigningKey};
 use board::files::Digest;
 use semver::Version;
 
@@ -154,7 +154,8 @@ fn pe(machine: u16) -> Vec<u8> {
 
 #[test]
 fn kinds_of_executables() {
-    let table: [(&str, Vec<u8>, &str, Result<(), &str>); 20] = [
+    type Row = (&'static str, Vec<u8>, &'static str, Result<(), &'static str>);
+    let table: [Row; 20] = [
         ("amd64", elf(2, 1, 2, 62), "linux/amd64", Ok(())),
         ("position independent", elf(2, 1, 3, 62), "linux/amd64", Ok(())),
         ("arm64", elf(2, 1, 3, 183), "linux/arm64", Ok(())),
@@ -265,7 +266,8 @@ fn where_belief_begins() {
     let given = [key(1).public()];
     let strange = [key(9).public()];
     // given keys, address, dev mode, is the root believed?
-    let table: [(&str, Option<&[_]>, &str, bool, Result<(), &str>); 7] = [
+    type Row<'a> = (&'a str, Option<&'a [PublicKey]>, &'a str, bool, Result<(), &'a str>);
+    let table: [Row<'_>; 7] = [
         ("a factory key, over anything", Some(&given), "http://10.0.0.1", false, Ok(())),
         ("another factory key", Some(&strange), "https://fleet", false, Err("0 of the release keys")),
         ("factory keys that cannot be read", Some(&[]), "https://fleet", true, Err("0 of the release keys")),

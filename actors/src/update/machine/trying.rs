@@ -1,0 +1,200 @@
+//! How a version is tried: from the spare slot to an opening, through probation, to committed or back.
+
+use std::time::Duration;
+
+use api::device_config::VersionSetting;
+use board::Mono;
+
+use super::{Machine, PROBATION_MINUTES, READY_FACTOR, WAIT_NETWORK_MINUTES, WAIT_WORK_MINUTES, Wait};
+use crate::{
+    cloud::Reach,
+    server::{Command, Phase, Program},
+    update::{
+        events::{Effect, Effects, give},
+        record::{Outcome, State},
+        slots::Slot,
+        trial::Trial,
+    },
+};
+
+impl Machine {
+    /// From a staged version to a committed one, as far as it goes now.
+    pub(super) fn try_out(&mut self, now: Mono, effects: &mut Effects) {
+        let has_window = self.wish.as_ref().is_some_and(|wish| wish.has_window);
+        let runs_active = self.server.program.is_some() && self.server.program == self.program();
+        match self.record.state {
+            State::Staged if has_window && self.record.slots.active().is_some() => {
+                if let Some(program) = self.candidate() {
+                    self.record.state = State::Waiting;
+                    give(effects, Effect::Tell(Command::Switch { program }));
+                }
+            }
+            // The window is gone from the configuration: the next opening decides, as it does without one.
+            State::Waiting if self.wish.is_some() && !has_window && self.server.program != self.candidate() => {
+                if let Some(program) = self.program() {
+                    give(effects, Effect::Tell(Command::Switch { program }));
+                }
+                self.record.state = State::Staged;
+            }
+            State::Waiting if self.server.program.is_some() && self.server.program == self.candidate() => {
+                self.record.slots.switch();
+                give(effects, Effect::Point(self.record.slots.spare_slot().other()));
+                self.begin_probation(now);
+            }
+            State::Switching if runs_active => self.begin_probation(now),
+            State::Probation { .. } => {
+                let frozen = !runs_active || matches!(self.server.phase, Phase::Disabled | Phase::NoVersion);
+                if frozen {
+                    self.trial.pause(now);
+                } else {
+                    self.trial.since = self.trial.since.or(Some(now));
+                }
+                self.judge(now, runs_active, effects);
+            }
+            State::Idle(_)
+            | State::Downloading(_)
+            | State::Verifying(_)
+            | State::Placing(..)
+            | State::Staged
+            | State::Waiting
+            | State::Switching => {}
+        }
+    }
+
+    pub(super) fn begin_probation(&mut self, now: Mono) {
+        self.trial = Trial { since: Some(now), ..Trial::default() };
+        self.record.state = State::Probation { restarts: 0 };
+    }
+
+    pub(super) fn judge(&mut self, now: Mono, runs_active: bool, effects: &mut Effects) {
+        let (watched, whole) = (self.trial.watched_at(now), self.probation());
+        let crashes = if runs_active { self.server.crashes } else { 0 };
+        if crashes > self.trial.forgiven {
+            self.fail(now, "it ended unasked while it was on probation", effects);
+        } else if watched >= whole && runs_active && self.server.phase == Phase::Running {
+            self.record.state = State::Idle(Outcome::Committed);
+            self.said.verdict.clear();
+            // Something else may have been meant meanwhile.
+            self.pursue(now, effects);
+        } else if watched >= whole.saturating_mul(READY_FACTOR) {
+            self.fail(now, "it did not become ready in time", effects);
+        }
+    }
+
+    /// The active version has failed. Goes back to the one before, if there is one.
+    pub(super) fn fail(&mut self, now: Mono, reason: &str, effects: &mut Effects) {
+        if !self.roll_back(reason) {
+            self.trial = Trial { forgiven: self.server.crashes, ..Trial::default() };
+            return;
+        }
+        if let (Some(slot), Some(program)) = (self.record.slots.active, self.program()) {
+            give(effects, Effect::Point(slot));
+            give(effects, Effect::Tell(Command::Switch { program }));
+        }
+        self.pursue(now, effects);
+    }
+
+    /// Whether there was a version to go back to.
+    pub(super) fn roll_back(&mut self, reason: &str) -> bool {
+        let Some(failed) = self.record.slots.active().cloned() else { return false };
+        if self.record.slots.spare().is_none() {
+            let version = failed.version;
+            self.said.verdict = format!("{version} fails ({reason}) and no other version is here: choose another one");
+            return false;
+        }
+        self.record.remember_bad(&failed);
+        self.record.slots.switch();
+        self.record.state = State::Idle(Outcome::RolledBack);
+        self.said.verdict =
+            format!("{} was rolled back: {reason}; choose another version, or ask for a retry", failed.version);
+        true
+    }
+
+    /// Answers an opening, once nothing is waited for any more.
+    pub(super) fn answer(&mut self, now: Mono, effects: &mut Effects) {
+        let opening = self.server.opening;
+        self.wait = self.waiting(now);
+        if opening == 0 {
+            return;
+        }
+        if self.wait != Wait::Over {
+            let takes_long = !matches!(self.wait, Wait::Settings { .. });
+            if takes_long && self.held != opening {
+                self.held = opening;
+                give(effects, Effect::Tell(Command::Hold { opening }));
+            }
+            return;
+        }
+        let nothing_runs = self.record.slots.active().is_none();
+        let has_window = self.wish.as_ref().is_some_and(|wish| wish.has_window);
+        if opening == self.answered && !(nothing_runs && self.record.state == State::Staged) {
+            return;
+        }
+        // A switch that cannot be stored does not happen; what was started before is started again.
+        let stuck = self.store_retry.is_some();
+        if stuck && nothing_runs {
+            return;
+        }
+        self.answered = opening;
+        if self.record.state == State::Staged && (nothing_runs || !has_window) && !stuck {
+            self.record.slots.switch();
+            self.record.state = State::Switching;
+            self.trial = Trial::default();
+            give(effects, Effect::Point(self.record.slots.spare_slot().other()));
+        }
+        give(effects, Effect::Tell(Command::Run { opening, program: self.program() }));
+        if let (State::Waiting, Some(program)) = (&self.record.state, self.candidate()) {
+            give(effects, Effect::Tell(Command::Switch { program }));
+        }
+    }
+
+    pub(super) fn waiting(&self, now: Mono) -> Wait {
+        let minutes = |count| now + self.minutes(count);
+        let is_pin = self.wish.as_ref().is_some_and(|wish| matches!(wish.setting, VersionSetting::Url(_)));
+        let bringing = matches!(self.record.state, State::Downloading(_) | State::Verifying(_) | State::Placing(..));
+        match (self.wait, &self.wish) {
+            (Wait::Settings { until }, _) if until <= now => Wait::Over,
+            (Wait::Settings { .. }, Some(wish)) if wish.wait => Wait::Network { until: minutes(WAIT_NETWORK_MINUTES) },
+            (Wait::Settings { .. }, Some(_)) => Wait::Over,
+            (Wait::Network { until }, _) if until <= now => Wait::Over,
+            (Wait::Network { .. }, Some(_)) if is_pin || self.reach == Reach::Reached => {
+                Wait::Work { until: minutes(WAIT_WORK_MINUTES) }
+            }
+            (Wait::Work { until }, _) if until <= now => Wait::Over,
+            // Done, or failed in a way that takes longer than anybody wants to wait.
+            (Wait::Work { .. }, _)
+                if self.check.answered && !self.check.running && (!bringing || self.retry.is_some()) =>
+            {
+                Wait::Over
+            }
+            (wait, _) => wait,
+        }
+    }
+
+    pub(super) fn probation(&self) -> Duration {
+        let minutes = self.wish.as_ref().and_then(|wish| wish.probation_minutes).unwrap_or(PROBATION_MINUTES);
+        self.minutes(minutes)
+    }
+
+    /// Until the trial is judged next, from when watching began.
+    pub(super) fn trial_left(&self) -> Duration {
+        let whole = self.probation();
+        // A version that is ready when its time is over is committed; one that is not gets more.
+        let ready = self.server.phase == Phase::Running;
+        let limit = if ready { whole } else { whole.saturating_mul(READY_FACTOR) };
+        limit.saturating_sub(self.trial.watched)
+    }
+
+    pub(super) fn program_in(&self, slot: Slot) -> Option<Program> {
+        let content = self.record.slots.content(slot)?;
+        Some(Program { version: content.version.clone(), path: self.policy.layout.executable(slot) })
+    }
+
+    pub(super) fn program(&self) -> Option<Program> {
+        self.program_in(self.record.slots.active?)
+    }
+
+    pub(super) fn candidate(&self) -> Option<Program> {
+        self.program_in(self.record.slots.spare_slot())
+    }
+}
