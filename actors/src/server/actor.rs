@@ -222,7 +222,7 @@ impl Shell {
 
     /// One event, and what follows from it at once.
     async fn turn(&mut self, event: Event, process: &mut Option<Rc<dyn Process>>) {
-        let crashes = self.machine.report().crashes;
+        let crashes = self.machine.crashes();
         let has_ended = matches!(event, Event::Exited(_));
         if has_ended {
             *process = None;
@@ -240,7 +240,7 @@ impl Shell {
             }
         }
         if has_ended {
-            if self.machine.report().crashes > crashes {
+            if self.machine.crashes() > crashes {
                 self.last_lines = self.recent.drain(..).collect();
             }
             self.recent.clear();

@@ -144,6 +144,13 @@ enum State {
     },
     NoVersion,
     Disabled,
+    /// Enabled again: looks whether somebody else has taken its place meanwhile.
+    Looking {
+        /// Asked then; `None` while an answer is on its way.
+        ask_at: Option<Mono>,
+        /// This address was answered by whom nobody here started.
+        foreign: Option<String>,
+    },
     /// A start was asked for; its answer is the next event.
     Launching,
     Starting {
@@ -285,16 +292,17 @@ impl Machine {
     /// The moment at which time alone would change something.
     #[must_use]
     pub fn deadline(&self) -> Option<Mono> {
-        let own = match self.state {
-            State::Opening { answer_by, .. } => answer_by,
+        let own = match &self.state {
+            State::Opening { answer_by, .. } => *answer_by,
             // An adopted server cannot be asked before it is known where.
             State::Starting { .. } | State::Running { .. } if self.settings.is_none() => None,
             State::Starting { kill_at, probe_at, .. } => {
-                Some(probe_at.map_or(kill_at, |probe_at| probe_at.min(kill_at))).filter(|at| *at != Mono::NEVER)
+                Some(probe_at.map_or(*kill_at, |probe_at| probe_at.min(*kill_at))).filter(|at| *at != Mono::NEVER)
             }
             State::Running { introduce_at, .. } => introduce_at.filter(|_| !self.asking),
-            State::Stopping { kill_at, .. } => kill_at,
-            State::Waiting { until } => Some(until),
+            State::Stopping { kill_at, .. } => *kill_at,
+            State::Waiting { until } => Some(*until),
+            State::Looking { ask_at, .. } => *ask_at,
             State::NoVersion | State::Disabled | State::Launching | State::Ended => None,
         };
         [own, self.pending.deadline()].into_iter().flatten().min()
@@ -324,6 +332,12 @@ impl Machine {
         }
     }
 
+    /// See [`Report::crashes`].
+    #[must_use]
+    pub const fn crashes(&self) -> u64 {
+        self.crashes
+    }
+
     /// What others may know.
     #[must_use]
     pub fn report(&self) -> Report {
@@ -332,6 +346,7 @@ impl Machine {
             phase: match self.state {
                 State::Opening { .. } | State::NoVersion => Phase::NoVersion,
                 State::Disabled => Phase::Disabled,
+                State::Looking { .. } => Phase::WaitingToRestart,
                 State::Launching | State::Starting { .. } => Phase::Starting,
                 State::Running { .. } => Phase::Running,
                 State::Stopping { .. } | State::Ended => Phase::Stopping,
@@ -346,7 +361,12 @@ impl Machine {
             crashes_of_program: self.crashes_of_program,
             last_exit: self.last_exit.clone(),
             last_lines: Vec::new(),
-            restart_pending: self.pending.sentence(),
+            restart_pending: match &self.state {
+                State::Looking { foreign: Some(url), .. } => {
+                    format!("not started: a program that this agent did not start answers at {url}; stop that one")
+                }
+                _ => self.pending.sentence(),
+            },
             url: recorded.and_then(|recorded| recorded.urls.first()).cloned().unwrap_or_default(),
             operator_restarts: self.operator_restarts,
             handles_needs_restart: self.handles_needs_restart,
@@ -366,13 +386,20 @@ impl Machine {
         match (&mut self.state, disabled) {
             (State::Starting { .. } | State::Running { .. }, true) => self.stop(now, Then::Disable, effects),
             (State::Stopping { then: then @ (Then::StartAgain | Then::Open), .. }, true) => *then = Then::Disable,
-            (State::Opening { .. } | State::NoVersion | State::Waiting { .. }, true) => self.state = State::Disabled,
-            (State::Disabled | State::Opening { answered: true, .. }, false) => self.begin(effects),
+            (State::Opening { .. } | State::NoVersion | State::Waiting { .. } | State::Looking { .. }, true) => {
+                self.state = State::Disabled;
+            }
+            (State::Disabled, false) => {
+                self.state = State::Looking { ask_at: None, foreign: None };
+                self.ask(effects);
+            }
+            (State::Opening { answered: true, .. }, false) => self.begin(effects),
             (State::Stopping { then: then @ Then::Disable, .. }, false) => *then = Then::StartAgain,
             (
                 State::Opening { .. }
                 | State::NoVersion
                 | State::Disabled
+                | State::Looking { .. }
                 | State::Launching
                 | State::Starting { .. }
                 | State::Running { .. }
@@ -399,7 +426,7 @@ impl Machine {
                     self.program = program;
                     self.begin(effects);
                 }
-                State::Disabled => self.program = program,
+                State::Disabled | State::Looking { .. } => self.program = program,
                 // An adopted server was no opening; otherwise the answer came too late to be had without asking.
                 State::Launching
                 | State::Starting { .. }
@@ -413,7 +440,7 @@ impl Machine {
                 State::Ended => {}
             },
             Command::Switch { program } => match self.state {
-                State::Opening { .. } | State::NoVersion | State::Disabled => {
+                State::Opening { .. } | State::NoVersion | State::Disabled | State::Looking { .. } => {
                     self.program = Some(program);
                     if self.state == State::NoVersion {
                         self.begin(effects);
@@ -591,6 +618,13 @@ impl Machine {
                 let enough = answer.handles_needs_restart.is_some() || *introductions >= INTRODUCTIONS;
                 *introduce_at = (!enough).then_some(now.mono + self.policy.patience.ask_again);
             }
+            State::Looking { ask_at, foreign } => match answer.from {
+                Some(url) => {
+                    *foreign = Some(url);
+                    *ask_at = Some(now.mono + self.policy.minute);
+                }
+                None => self.begin(effects),
+            },
             _ => {}
         }
     }
@@ -619,9 +653,14 @@ impl Machine {
                 add(effects, Effect::Kill);
             }
             State::Waiting { until } if due(Some(*until)) => self.begin(effects),
+            State::Looking { ask_at, .. } if due(*ask_at) => {
+                *ask_at = None;
+                self.ask(effects);
+            }
             State::Opening { .. }
             | State::NoVersion
             | State::Disabled
+            | State::Looking { .. }
             | State::Launching
             | State::Starting { .. }
             | State::Running { .. }
@@ -644,6 +683,7 @@ impl Machine {
             State::Opening { .. }
             | State::NoVersion
             | State::Disabled
+            | State::Looking { .. }
             | State::Launching
             | State::Waiting { .. }
             | State::Ended => self.state = State::Ended,
@@ -651,8 +691,8 @@ impl Machine {
     }
 
     fn ask(&mut self, effects: &mut Effects) {
-        let (Some(server), Some(settings)) = (&self.server, &self.settings) else { return };
-        let mut urls = server.recorded.urls.clone();
+        let Some(settings) = &self.settings else { return };
+        let mut urls = self.server.as_ref().map(|server| server.recorded.urls.clone()).unwrap_or_default();
         let usual = status_url(settings);
         if !urls.iter().any(|url| url == usual) {
             urls.push(usual.to_owned());
@@ -674,6 +714,7 @@ impl Machine {
             State::Opening { .. }
             | State::NoVersion
             | State::Disabled
+            | State::Looking { .. }
             | State::Launching
             | State::Stopping { .. }
             | State::Ended => Situation::Settled,

@@ -340,7 +340,8 @@ fn disabling_stops_ours_and_enabling_starts_it() {
     story.happens(Event::Exited(Exit::Code(0)), "store, orphans 1", Phase::Disabled);
     assert_eq!(story.machine.deadline(), None);
     assert_eq!(story.machine.report().crashes, 0, "asked to end is no crash");
-    story.happens(environment("hi"), "start 1.0.0, store", Phase::Starting);
+    story.happens(environment("hi"), "ask", Phase::WaitingToRestart);
+    story.answers(Word::Silent, "start 1.0.0, store", Phase::Starting);
 
     // Changed mind while stopping.
     story.happens(disabled(), "term", Phase::Stopping);
@@ -352,7 +353,25 @@ fn disabling_stops_ours_and_enabling_starts_it() {
     story.happens(crash(), "store, orphans 4", Phase::WaitingToRestart);
     story.happens(disabled(), "", Phase::Disabled);
     story.happens(run(1, "2.0.0"), "", Phase::Disabled);
-    story.happens(plain(), "start 2.0.0, store", Phase::Starting);
+    story.happens(plain(), "ask", Phase::WaitingToRestart);
+    story.answers(Word::Silent, "start 2.0.0, store", Phase::Starting);
+}
+
+#[test]
+fn a_stranger_that_took_its_place_meanwhile_is_reported_and_left_alone() {
+    let mut story = Story::running();
+    story.happens(disabled(), "term", Phase::Stopping);
+    story.happens(Event::Exited(Exit::Code(0)), "store, orphans 1", Phase::Disabled);
+    story.happens(plain(), "ask", Phase::WaitingToRestart);
+    for _ in 0..3 {
+        story.answers(Word::Refused, "", Phase::WaitingToRestart);
+        let report = story.machine.report();
+        assert!(report.restart_pending.contains("did not start answers at http://127.0.0.1:8080"));
+        assert_eq!(report.process, None);
+        story.time("ask", Phase::WaitingToRestart);
+    }
+    story.answers(Word::Silent, "start 1.0.0, store", Phase::Starting);
+    assert_eq!(story.machine.report().restart_pending, "");
 }
 
 #[test]
@@ -657,7 +676,13 @@ fn stopping_the_agent_stops_the_server() {
     assert!(story.machine.has_ended());
     assert_eq!(story.machine.record().running, None);
 
-    for nothing_runs in [vec![], vec![plain()], vec![disabled()], vec![plain(), run(1, "1.0.0"), crash(), crash()]] {
+    for nothing_runs in [
+        vec![],
+        vec![plain()],
+        vec![disabled()],
+        vec![disabled(), plain()],
+        vec![plain(), run(1, "1.0.0"), crash(), crash()],
+    ] {
         let mut story = Story::new();
         for event in nothing_runs {
             story.step(event);
