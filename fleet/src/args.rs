@@ -71,6 +71,15 @@ pub struct Serve {
     /// Make acknowledged writes survive a power cut too: one fsync per commit.
     #[arg(long)]
     pub durable: bool,
+    /// Days that log entries are kept, counted from their arrival.
+    #[arg(long, value_name = "DAYS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
+    pub log_days: u32,
+    /// Megabytes of log entries kept of one part; the oldest go first.
+    #[arg(long, value_name = "MB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    pub log_megabytes_per_part: u32,
+    /// Megabytes of log entries kept of all parts.
+    #[arg(long, value_name = "MB", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
+    pub log_megabytes: u32,
     /// When ready, print one line of JSON {"url", "address"} instead of a sentence.
     #[arg(long)]
     pub json: bool,

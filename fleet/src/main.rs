@@ -17,7 +17,9 @@ use tokio::{
 use fleet::{
     args::{Arguments, Command, Init, Place, Serve},
     edge::ServeError,
-    init, releases,
+    init,
+    logs::retention::Limits,
+    releases,
     store::{Durability, OpenError},
     wiring::{self, Options, StartError},
 };
@@ -108,6 +110,7 @@ fn serve(serve: Serve) -> Result<(), Failure> {
         folder: serve.place.data,
         tls: serve.tls_cert.zip(serve.tls_key),
         address: serve.address,
+        log_limits: Limits::new(serve.log_days, serve.log_megabytes_per_part, serve.log_megabytes),
         durability: if serve.durable { Durability::PowerCut } else { Durability::ProcessDeath },
     };
     runtime()?.block_on(async {

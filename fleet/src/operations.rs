@@ -7,7 +7,12 @@ use std::{pin::Pin, sync::Arc};
 
 use tonic::{Request, Response, Status};
 
-use crate::{authn::Caller, context::Context, services};
+use crate::{
+    authn::{Caller, Who},
+    context::Context,
+    refusal::Refusal,
+    services,
+};
 
 /// The generated service traits, messages from the `api` crate.
 mod wire {
@@ -41,14 +46,29 @@ pub struct Operation {
     pub path: &'static str,
 }
 
-fn caller<T>(request: &mut Request<T>) -> Result<Caller, Status> {
-    // Put there by the edge for every path that is no open door; a missing one is a bug, and must not be a way in.
-    request.extensions_mut().remove::<Caller>().ok_or_else(|| Status::unauthenticated("no caller"))
+/// Whom a service is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Audience {
+    /// People and their programs, with an API key. A device's secret, however it was got, opens nothing here.
+    People,
+    /// Devices, people, and those who have no token yet: its functions tell them apart.
+    Anybody,
+}
+
+fn caller<T>(request: &mut Request<T>, audience: Audience) -> Result<Caller, Status> {
+    // Put there by the edge for every call; a missing one is a bug, and must not be a way in.
+    let caller = request.extensions_mut().remove::<Caller>().ok_or_else(|| Status::unauthenticated("no caller"))?;
+    match (audience, caller.who()) {
+        (Audience::People, Who::Part { .. } | Who::LocationSecret { .. }) => {
+            Err(Refusal::forbidden("a device's token opens only its own device calls: use an API key").into())
+        }
+        _ => Ok(caller),
+    }
 }
 
 macro_rules! operations {
     (table: $(
-        $service:literal $server:ident :: $trait:ident {
+        $service:literal for $audience:ident $server:ident :: $trait:ident {
             $($kind:ident $wire:ident $method:ident($request:ty) -> $reply:ty = $function:path;)*
         }
     )*) => {
@@ -59,19 +79,19 @@ macro_rules! operations {
 
         $(
             impl $server::$trait for Operations {
-                $(operations!(@$kind $method, $request, $reply, $function);)*
+                $(operations!(@$kind $audience $method, $request, $reply, $function);)*
             }
         )*
     };
     // What `async_trait` would make of an `async fn`; it cannot look into a macro in its place.
-    (@$kind:ident $method:ident, $request:ty, $reply:ty, $function:path) => {
+    (@$kind:ident $audience:ident $method:ident, $request:ty, $reply:ty, $function:path) => {
         fn $method<'s, 'f>(&'s self, mut request: Request<$request>) -> Answer<'f, operations!(@reply $kind $reply)>
         where
             's: 'f,
             Self: 'f,
         {
             Box::pin(async move {
-                let caller = caller(&mut request)?;
+                let caller = caller(&mut request, Audience::$audience)?;
                 Ok(Response::new($function(&self.context, caller, request.into_inner()).await?))
             })
         }
@@ -90,10 +110,10 @@ use api::pb::{
 use services::configuration::EncodedConfig;
 
 operations! { table:
-    "proto.rpc.v1.AuthService" auth_service_server::AuthService {
+    "proto.rpc.v1.AuthService" for Anybody auth_service_server::AuthService {
         unary Authenticate authenticate(rpc::AuthenticateRequest) -> rpc::AuthenticateResponse = services::login::authenticate;
     }
-    "platform.app.v1.AppService" app_service_server::AppService {
+    "platform.app.v1.AppService" for People app_service_server::AppService {
         unary CreateOrganization create_organization(app::CreateOrganizationRequest) -> app::CreateOrganizationResponse = services::organizations::create;
         unary ListOrganizations list_organizations(app::ListOrganizationsRequest) -> app::ListOrganizationsResponse = services::organizations::list;
         unary GetOrganization get_organization(app::GetOrganizationRequest) -> app::GetOrganizationResponse = services::organizations::get;
@@ -139,19 +159,19 @@ operations! { table:
         unary GetRobotPartLogs get_robot_part_logs(app::GetRobotPartLogsRequest) -> app::GetRobotPartLogsResponse = services::part_logs::get;
         stream TailRobotPartLogs tail_robot_part_logs(app::TailRobotPartLogsRequest) -> app::TailRobotPartLogsResponse = services::part_logs::tail;
     }
-    "platform.app.v1.RobotService" robot_service_server::RobotService {
+    "platform.app.v1.RobotService" for Anybody robot_service_server::RobotService {
         unary Config config(app::ConfigRequest) -> app::ConfigResponse = services::device::config;
         unary Log log(app::LogRequest) -> app::LogResponse = services::device::log;
         unary NeedsRestart needs_restart(app::NeedsRestartRequest) -> app::NeedsRestartResponse = services::device::needs_restart;
     }
-    "platform.app.agent.v1.AgentDeviceService" agent_device_service_server::AgentDeviceService {
+    "platform.app.agent.v1.AgentDeviceService" for Anybody agent_device_service_server::AgentDeviceService {
         unary DeviceAgentConfig device_agent_config(agent::DeviceAgentConfigRequest) -> EncodedConfig = services::device::agent_config;
     }
-    "platform.fleet.v1.DeviceService" device_service_server::DeviceService {
+    "platform.fleet.v1.DeviceService" for Anybody device_service_server::DeviceService {
         unary Report report(fleet::ReportRequest) -> fleet::ReportResponse = services::device::report;
         unary UploadLogs upload_logs(fleet::UploadLogsRequest) -> fleet::UploadLogsResponse = services::device::upload_logs;
     }
-    "platform.fleet.v1.AdminService" admin_service_server::AdminService {
+    "platform.fleet.v1.AdminService" for People admin_service_server::AdminService {
         unary GetPartStatus get_part_status(fleet::GetPartStatusRequest) -> fleet::GetPartStatusResponse = services::admin::part_status;
         unary RetryUpdate retry_update(fleet::RetryUpdateRequest) -> fleet::RetryUpdateResponse = services::admin::retry_update;
         unary GetPartCredentials get_part_credentials(fleet::GetPartCredentialsRequest) -> fleet::GetPartCredentialsResponse = services::admin::part_credentials;

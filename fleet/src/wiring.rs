@@ -37,6 +37,8 @@ pub struct Options {
     pub address: Option<String>,
     /// What an acknowledged write survives.
     pub durability: Durability,
+    /// How much of the logs is kept.
+    pub log_limits: logs::retention::Limits,
 }
 
 impl Default for Options {
@@ -48,6 +50,7 @@ impl Default for Options {
             tls: None,
             address: None,
             durability: Durability::default(),
+            log_limits: logs::retention::Limits::default(),
         }
     }
 }
@@ -125,7 +128,7 @@ pub fn context(options: &Options, address: String, draining: watch::Receiver<boo
         ancestry,
         presence: Presence::default(),
         changes: Changes::default(),
-        logs: Logs::new(store.logs.clone(), logs::retention::Limits::default()),
+        logs: Logs::new(store.logs.clone(), options.log_limits),
         configurations: Configurations::default(),
         releases: releases::Watched::new(releases::Folder::of_data(&options.folder)),
         clock: Clock::default(),

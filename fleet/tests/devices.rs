@@ -21,7 +21,7 @@ use fleet::{
     authn::digest_of,
     clock::{Clock, timestamp},
     releases::Folder,
-    store::{Durability, Tx},
+    store::Tx,
     wiring::{self, Options, Running},
 };
 use prost_types::value::Kind;
@@ -66,9 +66,8 @@ impl World {
         let options = Options {
             listen: "127.0.0.1:0".parse().expect("an address"),
             folder: folder.path().join("data"),
-            tls: None,
             address: Some("http://fleet.test".into()),
-            durability: Durability::ProcessDeath,
+            ..Options::default()
         };
         wiring::start(options).await.expect("starts")
     }
@@ -402,6 +401,11 @@ async fn fragments_of_others_are_not_there_unless_public() {
     let config = device.robot_config().await.expect("answers").config.expect("there");
     let complaints: Vec<_> = config.overwrite_fragment_status.iter().map(|status| status.error.as_str()).collect();
     assert_eq!(complaints, ["the part: there is no fragment theirs; it was left out"]);
+    let request = GetPartStatusRequest { part_id: PART.into() };
+    let status: GetPartStatusResponse =
+        world.owner().await.call("platform.fleet.v1.AdminService/GetPartStatus", request).await.expect("answers");
+    let complaint = &status.status.expect("there").complaints[0];
+    assert_eq!((complaint.source.as_str(), complaint.path.as_str()), ("fragments", "the part"));
     world.stop().await;
 }
 

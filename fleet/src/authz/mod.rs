@@ -134,6 +134,9 @@ impl Authz {
             Who::Nobody => return Ok(false),
         };
         for (kind, resource) in below {
+            if (kind, resource) == (on, id) {
+                return Ok(true);
+            }
             if let Some(way_up) = self.ancestry.of(&self.store, kind, resource).await?
                 && way_up.passes(on, id)
             {

@@ -23,10 +23,22 @@ pub struct Limits {
     pub bytes: i64,
 }
 
+impl Limits {
+    /// As an operator says it.
+    pub fn new(days: u32, megabytes_per_part: u32, megabytes: u32) -> Self {
+        let bytes = |megabytes: u32| i64::from(megabytes) << 20;
+        Self {
+            age: Duration::from_secs(u64::from(days) * 86_400),
+            bytes_per_part: bytes(megabytes_per_part),
+            bytes: bytes(megabytes),
+        }
+    }
+}
+
 impl Default for Limits {
     /// A month; about half a million ordinary lines of one part; what a small server's disk has to spare.
     fn default() -> Self {
-        Self { age: Duration::from_secs(30 * 86_400), bytes_per_part: 64 << 20, bytes: 4 << 30 }
+        Self::new(30, 64, 4096)
     }
 }
 

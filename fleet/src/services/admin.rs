@@ -8,7 +8,7 @@ use api::pb::platform::fleet::v1::{
 use prost::Message;
 use serde_json::json;
 
-use super::{input, machines::presence};
+use super::{configuration, input, machines::presence};
 use crate::{
     authn::Caller,
     authz::right,
@@ -33,6 +33,16 @@ pub async fn part_status(
     let (live, _) = presence(context, Some(&part.id), part.last_access);
     let reported_at = told.as_ref().map(|(_, at)| timestamp(*at));
     let status = told.and_then(|(text, _)| DeviceStatus::decode(&*hex::decode(&text)?).ok());
+    // The device's complaints are about what it got; what never got that far is ours to add.
+    let ours = configuration::complaints(context, &granted).await?;
+    let status = match (status, ours.is_empty()) {
+        (None, false) => Some(DeviceStatus { complaints: ours, ..DeviceStatus::default() }),
+        (Some(mut status), false) => {
+            status.complaints.extend(ours);
+            Some(status)
+        }
+        (status, true) => status,
+    };
     Ok(GetPartStatusResponse {
         status,
         reported_at,

@@ -12,7 +12,10 @@ use std::{
 
 use api::{
     brand,
-    pb::platform::app::agent::v1::{DeviceAgentConfigResponse, UpdateInfo},
+    pb::platform::{
+        app::agent::v1::{DeviceAgentConfigResponse, UpdateInfo},
+        fleet::v1::Complaint,
+    },
 };
 use bytes::Bytes;
 use prost::{
@@ -24,7 +27,10 @@ use prost_types::Struct;
 use serde_json::{Map, Value};
 
 use crate::{
-    authz::{Granted, Part, right::ActAsDevice},
+    authz::{
+        Granted, Part,
+        right::{ActAsDevice, Right},
+    },
     changes::Edition,
     clock::Millis,
     compose::{self, Composed, Library, wire},
@@ -150,9 +156,9 @@ pub async fn encoded(
 }
 
 /// The part's document, composed now. The inner error is for the person who wrote it.
-pub async fn composed(
+pub async fn composed<R: Right>(
     context: &Context,
-    part: &Granted<Part, ActAsDevice>,
+    part: &Granted<Part, R>,
 ) -> Result<Result<Composed, compose::ComposeError>, Refusal> {
     let (document, library) = context
         .store
@@ -169,6 +175,16 @@ pub async fn composed(
         })
         .await?;
     Ok(compose::compose(&document, &library))
+}
+
+/// What is wrong with the part's fragments, for its status. Not the device's to say: it never saw what was left out.
+pub async fn complaints<R: Right>(context: &Context, part: &Granted<Part, R>) -> Result<Vec<Complaint>, Refusal> {
+    let complaint =
+        |path: String, found: String| Complaint { path, found, source: "fragments".into(), ..Complaint::default() };
+    Ok(match composed(context, part).await? {
+        Ok(composed) => composed.complaints.into_iter().map(|one| complaint(one.at, one.says)).collect(),
+        Err(refused) => vec![complaint("the part".into(), refused.to_string())],
+    })
 }
 
 fn response(context: &Context, composed: &Composed, platform: &str) -> DeviceAgentConfigResponse {

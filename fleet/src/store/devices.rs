@@ -2,12 +2,15 @@
 
 use super::{DbError, Tx};
 use crate::{
-    authz::{Granted, Part, right::ActAsDevice},
+    authz::{
+        Granted, Part,
+        right::{ActAsDevice, Right},
+    },
     clock::Millis,
 };
 
 /// A part's configuration as it was written.
-pub fn config(tx: &Tx<'_>, part: &Granted<Part, ActAsDevice>) -> Result<Option<String>, DbError> {
+pub fn config<R: Right>(tx: &Tx<'_>, part: &Granted<Part, R>) -> Result<Option<String>, DbError> {
     tx.first("SELECT config FROM parts WHERE id = $1", &[part.id().into()], |row| row.text(0))
 }
 

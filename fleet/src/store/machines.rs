@@ -95,6 +95,7 @@ pub fn move_to(
         DbError::Exists(_) => Refusal::precondition(format!("the location has a machine named {name:?} already")),
         other => other.into(),
     })?;
+    parts::keep_labels_apart(tx, granted.id())?;
     Ok(audit::record(tx, granted, now, "UpdateRobot", &format!("name {name:?}, location {}", to.id()))?)
 }
 

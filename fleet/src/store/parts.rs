@@ -130,6 +130,19 @@ fn free_label(tx: &Tx<'_>, machine: &str, label: &str) -> Result<String, DbError
     Ok(candidate)
 }
 
+/// After a machine came into a location: labels that somebody there has already get a number.
+pub(super) fn keep_labels_apart(tx: &Tx<'_>, machine: &str) -> Result<(), DbError> {
+    let sql = "SELECT p.id, p.dns_name FROM parts p WHERE p.machine_id = $1 AND EXISTS (
+                   SELECT 1 FROM parts o JOIN machines m ON m.id = o.machine_id
+                   WHERE o.dns_name = p.dns_name AND o.id <> p.id
+                     AND m.location_id = (SELECT location_id FROM machines WHERE id = $1))";
+    for (part, label) in tx.all(sql, &[machine.into()], |row| Ok((row.text(0)?, row.text(1)?)))? {
+        let free = free_label(tx, machine, &label)?;
+        tx.run("UPDATE parts SET dns_name = $2 WHERE id = $1", &[(&part).into(), (&free).into()])?;
+    }
+    Ok(())
+}
+
 /// What an update changes; `None` leaves it.
 #[derive(Debug, Default)]
 pub struct Change {
@@ -281,22 +294,6 @@ pub fn delete(tx: &Tx<'_>, granted: &Granted<Part, right::WriteRobot>, now: Mill
 pub fn mark_for_restart(tx: &Tx<'_>, granted: &Granted<Part, right::ControlRobot>, now: Millis) -> Result<(), DbError> {
     tx.run("UPDATE parts SET restart_marked_at = $2 WHERE id = $1", &[granted.id().into(), now.into()])?;
     audit::record(tx, granted, now, "MarkPartForRestart", "")
-}
-
-/// When somebody asked for a restart that has not happened.
-pub fn restart_mark(tx: &Tx<'_>, part: &str) -> Result<Option<Millis>, DbError> {
-    let sql = "SELECT restart_marked_at FROM parts WHERE id = $1";
-    Ok(tx.first(sql, &[part.into()], |row| row.maybe_int(0))?.flatten())
-}
-
-/// The device restarted; a mark made after `up_to` stays, because somebody asked again.
-pub fn clear_restart_mark(
-    tx: &Tx<'_>,
-    granted: &Granted<Part, right::ActAsDevice>,
-    up_to: Millis,
-) -> Result<bool, DbError> {
-    let sql = "UPDATE parts SET restart_marked_at = NULL WHERE id = $1 AND restart_marked_at <= $2";
-    Ok(tx.run(sql, &[granted.id().into(), up_to.into()])? > 0)
 }
 
 /// When a part last spoke; silently nothing if the part is gone.

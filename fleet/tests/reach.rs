@@ -1,0 +1,242 @@
+//! How far a grant reaches: a shared location, a nested one, a key for one machine.
+
+mod world;
+
+use api::pb::platform::app::v1::*;
+use tonic::Code;
+use world::{Client, Owner, World, code};
+
+/// Two organizations; the first has north ⊃ hall ⊃ shelf with a machine, and south with another one.
+struct Places {
+    first: Owner,
+    second: Owner,
+    north: String,
+    hall: String,
+    shelf: String,
+    deep: String,
+    south: String,
+    elsewhere: String,
+}
+
+async fn places(world: &World) -> Places {
+    let (first, second) = (world.owner("First").await, world.owner("Second").await);
+    let north = first.location("north", None).await;
+    let hall = first.location("hall", Some(&north)).await;
+    let shelf = first.location("shelf", Some(&hall)).await;
+    let deep = first.machine(&shelf, "deep").await;
+    let south = first.location("south", None).await;
+    let elsewhere = first.machine(&south, "elsewhere").await;
+    Places { first, second, north, hall, shelf, deep, south, elsewhere }
+}
+
+async fn reads(client: &Client, machine: &str) -> Code {
+    code(client.app::<_, GetRobotResponse>("GetRobot", GetRobotRequest { id: machine.into() }).await)
+}
+
+async fn writes(client: &Client, machine: &str) -> Code {
+    let request =
+        UpdateRobotRequest { id: machine.into(), name: format!("n{}", &machine[..8]), location: String::new() };
+    code(client.app::<_, UpdateRobotResponse>("UpdateRobot", request).await)
+}
+
+async fn secrets(client: &Client, location: &str) -> Code {
+    code(
+        client
+            .app::<_, LocationAuthResponse>("LocationAuth", LocationAuthRequest { location_id: location.into() })
+            .await,
+    )
+}
+
+async fn moves(client: &Client, location: &str, parent: &str) -> Code {
+    let request = UpdateLocationRequest {
+        location_id: location.into(),
+        parent_location_id: Some(parent.into()),
+        ..Default::default()
+    };
+    code(client.app::<_, UpdateLocationResponse>("UpdateLocation", request).await)
+}
+
+use Code::{InvalidArgument, NotFound, Ok as Yes, PermissionDenied as Denied};
+
+#[tokio::test]
+async fn a_location_owner_owns_everything_inside_and_nothing_beside() {
+    let world = World::new().await;
+    let p = places(&world).await;
+    let owner = world.key(&p.first, "owner", "location", &p.hall).await;
+    let operator = world.key(&p.first, "operator", "location", &p.north).await;
+    let table = [
+        // what                                   owner of hall                     operator of north
+        ("read the machine two levels down", reads(&owner, &p.deep).await, reads(&operator, &p.deep).await, Yes, Yes),
+        ("write it", writes(&owner, &p.deep).await, writes(&operator, &p.deep).await, Yes, Denied),
+        (
+            "read the machine beside",
+            reads(&owner, &p.elsewhere).await,
+            reads(&operator, &p.elsewhere).await,
+            NotFound,
+            NotFound,
+        ),
+        (
+            "secrets of the shelf inside",
+            secrets(&owner, &p.shelf).await,
+            secrets(&operator, &p.shelf).await,
+            Yes,
+            Denied,
+        ),
+        (
+            "secrets of north around",
+            secrets(&owner, &p.north).await,
+            secrets(&operator, &p.north).await,
+            Denied,
+            Denied,
+        ),
+        ("secrets of south", secrets(&owner, &p.south).await, secrets(&operator, &p.south).await, NotFound, NotFound),
+    ];
+    for (what, by_owner, by_operator, owner_may, operator_may) in table {
+        assert_eq!((by_owner, by_operator), (owner_may, operator_may), "{what}");
+    }
+    // Lists hold what is visible, and the empty location is the only one the key names.
+    let list = ListLocationsRequest { organization_id: p.first.organization.clone() };
+    let listed: ListLocationsResponse = owner.app("ListLocations", list).await.unwrap();
+    let names: Vec<&str> = listed.locations.iter().map(|location| &*location.name).collect();
+    assert_eq!(names, ["hall", "shelf"]);
+    let own: GetLocationResponse =
+        owner.app("GetLocation", GetLocationRequest { location_id: String::new() }).await.unwrap();
+    assert_eq!(own.location.unwrap().id, p.hall);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_key_for_one_machine_reaches_that_machine() {
+    let world = World::new().await;
+    let p = places(&world).await;
+    let twin = p.first.machine(&p.shelf, "twin").await;
+    let owner = world.key(&p.first, "owner", "robot", &p.deep).await;
+    let operator = world.key(&p.first, "operator", "robot", &p.deep).await;
+    for (client, may_write) in [(&owner, Yes), (&operator, Denied)] {
+        assert_eq!(reads(client, &p.deep).await, Yes);
+        assert_eq!(writes(client, &p.deep).await, may_write);
+        assert_eq!(reads(client, &twin).await, NotFound, "its neighbour");
+        assert_eq!(secrets(client, &p.shelf).await, Denied, "it sees where the machine stands, and no more");
+        assert_eq!(secrets(client, &p.south).await, NotFound);
+        let list = ListRobotsRequest { location_id: p.shelf.clone() };
+        let listed: ListRobotsResponse = client.app("ListRobots", list).await.unwrap();
+        assert_eq!(listed.robots.len(), 1);
+        assert_eq!(listed.robots[0].id, p.deep);
+    }
+    let add = NewRobotRequest { name: "third".into(), location: String::new() };
+    assert_eq!(code(owner.app::<_, NewRobotResponse>("NewRobot", add).await), Denied);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_shared_location_is_worked_in_by_both_and_owned_by_one() {
+    let world = World::new().await;
+    let p = places(&world).await;
+    let other_owner = &p.second.client;
+    let other_operator = world.key(&p.second, "operator", "organization", &p.second.organization).await;
+    assert_eq!(reads(other_owner, &p.deep).await, NotFound, "before");
+
+    let share = ShareLocationRequest { location_id: p.north.clone(), organization_id: p.second.organization.clone() };
+    assert_eq!(code(other_owner.app::<_, ShareLocationResponse>("ShareLocation", share.clone()).await), NotFound);
+    let north_owner = world.key(&p.first, "owner", "location", &p.north).await;
+    let by_location_owner = code(north_owner.app::<_, ShareLocationResponse>("ShareLocation", share.clone()).await);
+    assert_eq!(by_location_owner, Denied, "giving rights away is the organization's decision");
+    p.first.client.app::<_, ShareLocationResponse>("ShareLocation", share).await.unwrap();
+
+    let table = [
+        (
+            "read a machine far inside",
+            reads(other_owner, &p.deep).await,
+            reads(&other_operator, &p.deep).await,
+            Yes,
+            Yes,
+        ),
+        ("write it", writes(other_owner, &p.deep).await, writes(&other_operator, &p.deep).await, Yes, Denied),
+        (
+            "secrets of the location",
+            secrets(other_owner, &p.north).await,
+            secrets(&other_operator, &p.north).await,
+            Denied,
+            Denied,
+        ),
+        (
+            "what is not shared",
+            reads(other_owner, &p.elsewhere).await,
+            reads(&other_operator, &p.elsewhere).await,
+            NotFound,
+            NotFound,
+        ),
+        (
+            "take it away",
+            moves(other_owner, &p.hall, "").await,
+            moves(&other_operator, &p.hall, "").await,
+            Denied,
+            Denied,
+        ),
+    ];
+    for (what, by_owner, by_operator, owner_may, operator_may) in table {
+        assert_eq!((by_owner, by_operator), (owner_may, operator_may), "{what}");
+    }
+    let who = GetOrganizationsWithAccessToLocationRequest { location_id: p.north.clone() };
+    let who: GetOrganizationsWithAccessToLocationResponse =
+        other_owner.app("GetOrganizationsWithAccessToLocation", who).await.unwrap();
+    let names: Vec<&str> = who.organization_identities.iter().map(|one| &*one.name).collect();
+    assert_eq!(names, ["First", "Second"]);
+    let list = ListLocationsRequest { organization_id: p.second.organization.clone() };
+    let listed: ListLocationsResponse = other_owner.app("ListLocations", list).await.unwrap();
+    assert_eq!(listed.locations.len(), 1);
+    assert!(listed.locations[0].organizations.iter().any(|one| !one.primary));
+
+    let unshare =
+        UnshareLocationRequest { location_id: p.north.clone(), organization_id: p.second.organization.clone() };
+    p.first.client.app::<_, UnshareLocationResponse>("UnshareLocation", unshare.clone()).await.unwrap();
+    assert_eq!(reads(other_owner, &p.deep).await, NotFound, "after");
+    let again = p.first.client.app::<_, UnshareLocationResponse>("UnshareLocation", unshare).await;
+    assert_eq!(code(again), NotFound);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn moving_changes_who_reaches_it_and_needs_both_ends() {
+    let world = World::new().await;
+    let p = places(&world).await;
+    let hall_owner = world.key(&p.first, "owner", "location", &p.hall).await;
+    let first = &p.first.client;
+
+    // Circles and other organizations are refused, whoever asks.
+    assert_eq!(moves(first, &p.north, &p.shelf).await, InvalidArgument);
+    assert_eq!(moves(first, &p.north, &p.north).await, InvalidArgument);
+    let foreign = p.second.location("foreign", None).await;
+    assert_eq!(moves(first, &p.north, &foreign).await, NotFound);
+
+    // Absent: unchanged. Out of hall and back needs both.
+    let rename =
+        UpdateLocationRequest { location_id: p.shelf.clone(), name: Some("rack".into()), ..Default::default() };
+    let renamed: UpdateLocationResponse = hall_owner.app("UpdateLocation", rename).await.unwrap();
+    assert_eq!(renamed.location.unwrap().parent_location_id, p.hall);
+    assert_eq!(moves(&hall_owner, &p.shelf, &p.south).await, NotFound);
+    assert_eq!(moves(&hall_owner, &p.shelf, "").await, Denied);
+    assert_eq!(moves(first, &p.shelf, "").await, Yes);
+    assert_eq!(reads(&hall_owner, &p.deep).await, NotFound, "it lies in hall no more");
+    assert_eq!(moves(first, &p.shelf, &p.hall).await, Yes);
+    assert_eq!(reads(&hall_owner, &p.deep).await, Yes);
+
+    // A machine: within the organization, by who owns both places; names stay unique in a place.
+    let to = |location: &str, name: &str| UpdateRobotRequest {
+        id: p.deep.clone(),
+        name: name.into(),
+        location: location.into(),
+    };
+    let by_hall = hall_owner.app::<_, UpdateRobotResponse>("UpdateRobot", to(&p.south, "deep")).await;
+    assert_eq!(code(by_hall), NotFound);
+    let taken = first.app::<_, UpdateRobotResponse>("UpdateRobot", to(&p.south, "elsewhere")).await;
+    assert_eq!(code(taken), Code::FailedPrecondition);
+    let moved: UpdateRobotResponse = first.app("UpdateRobot", to(&p.south, "deep")).await.unwrap();
+    assert_eq!(moved.robot.unwrap().location, p.south);
+    assert_eq!(reads(&hall_owner, &p.deep).await, NotFound);
+    let share = ShareLocationRequest { location_id: foreign.clone(), organization_id: p.first.organization.clone() };
+    p.second.client.app::<_, ShareLocationResponse>("ShareLocation", share).await.unwrap();
+    let abroad = first.app::<_, UpdateRobotResponse>("UpdateRobot", to(&foreign, "deep")).await;
+    assert_eq!(code(abroad), Denied);
+    world.end().await;
+}

@@ -1,0 +1,258 @@
+//! Every row of the operations table, called by those who may not.
+//!
+//! Requests are made from the contract itself: every field whose name says what it holds names our resource.
+
+mod world;
+
+use std::collections::HashMap;
+
+use api::pb::DESCRIPTORS;
+use bytes::Bytes;
+use fleet::operations::OPERATIONS;
+use prost::Message;
+use prost_types::{DescriptorProto, FileDescriptorSet, field_descriptor_proto::Type};
+use tonic::Code;
+use world::{World, code};
+
+struct Contract {
+    messages: HashMap<String, DescriptorProto>,
+    inputs: HashMap<String, String>,
+}
+
+/// Ids of one thing of each kind.
+struct Ours {
+    organization: String,
+    location: String,
+    machine: String,
+    part: String,
+    fragment: String,
+    key: String,
+}
+
+impl Contract {
+    fn read() -> Self {
+        let set = FileDescriptorSet::decode(DESCRIPTORS).unwrap();
+        let (mut messages, mut inputs) = (HashMap::new(), HashMap::new());
+        for file in set.file {
+            let package = file.package().to_owned();
+            for message in file.message_type {
+                messages.insert(format!(".{package}.{}", message.name()), message);
+            }
+            for service in file.service {
+                for method in &service.method {
+                    let path = format!("/{package}.{}/{}", service.name(), method.name());
+                    inputs.insert(path, method.input_type().to_owned());
+                }
+            }
+        }
+        Self { messages, inputs }
+    }
+
+    fn request(&self, path: &str, ours: &Ours) -> Bytes {
+        let mut bytes = Vec::new();
+        self.fill(&self.inputs[path], path, ours, 0, &mut bytes);
+        bytes.into()
+    }
+
+    fn fill(&self, message: &str, path: &str, ours: &Ours, depth: usize, bytes: &mut Vec<u8>) {
+        let Some(message) = self.messages.get(message).filter(|_| depth < 3) else { return };
+        for field in &message.field {
+            let mut inner = Vec::new();
+            match field.r#type() {
+                Type::String => inner.extend_from_slice(value(field.name(), path, ours).as_bytes()),
+                Type::Message if field.type_name().starts_with(".platform.") => {
+                    self.fill(field.type_name(), path, ours, depth + 1, &mut inner);
+                }
+                _ => continue,
+            }
+            prost::encoding::encode_key(
+                u32::try_from(field.number()).unwrap(),
+                prost::encoding::WireType::LengthDelimited,
+                bytes,
+            );
+            prost::encoding::encode_varint(inner.len() as u64, bytes);
+            bytes.extend(inner);
+        }
+    }
+}
+
+fn value<'a>(field: &str, path: &str, ours: &'a Ours) -> &'a str {
+    let operation = path.rsplit('/').next().unwrap();
+    match field {
+        "organization_id" | "org_id" | "current_organization_id" => &ours.organization,
+        "location_id" | "location" | "parent_location_id" | "location_ids" => &ours.location,
+        "robot_id" | "machine_id" => &ours.machine,
+        "part_id" => &ours.part,
+        "fragment_id" => &ours.fragment,
+        "authorization_type" => "role",
+        "authorization_id" => "organization_owner",
+        "resource_type" => "organization",
+        "resource_id" => &ours.organization,
+        "id" if operation.contains("Fragment") => &ours.fragment,
+        "id" if operation.contains("Key") => &ours.key,
+        "id" if matches!(operation, "GetRobot" | "UpdateRobot") => &ours.machine,
+        "id" => &ours.part,
+        "name" | "part_name" => "arm-main",
+        "region" | "cid" | "public_namespace" => "x",
+        _ => "",
+    }
+}
+
+async fn ours(owner: &world::Owner) -> Ours {
+    use api::pb::platform::app::v1::*;
+    let location = owner.location("North", None).await;
+    let machine = owner.machine(&location, "arm").await;
+    let part = owner.main_part(&machine).await.id;
+    let create = CreateFragmentRequest {
+        name: "base".into(),
+        organization_id: owner.organization.clone(),
+        ..Default::default()
+    };
+    let fragment: CreateFragmentResponse = owner.client.app("CreateFragment", create).await.unwrap();
+    Ours {
+        organization: owner.organization.clone(),
+        location,
+        machine,
+        part,
+        fragment: fragment.fragment.unwrap().id,
+        key: owner.key_id.clone(),
+    }
+}
+
+/// Open to everybody, with or without a key.
+const OPEN: [&str; 1] = ["/proto.rpc.v1.AuthService/Authenticate"];
+/// About the caller's own affairs: a stranger has some too.
+const OWN_AFFAIRS: [&str; 3] = [
+    "/platform.app.v1.AppService/CreateOrganization",
+    "/platform.app.v1.AppService/ListOrganizations",
+    "/platform.app.v1.AppService/GetOrganizationNamespaceAvailability",
+];
+
+#[tokio::test]
+async fn nobody_is_answered_before_anything_else_is_looked_at() {
+    let world = World::new().await;
+    let nobody = world.nobody().await;
+    let garbage = world::Client { token: Some("0".repeat(98)), ..nobody.clone() };
+    let mut paths: Vec<String> = OPERATIONS.iter().map(|operation| operation.path.to_owned()).collect();
+    // Not in the table, not in the contract, not even a service: the same answer.
+    paths.extend(Contract::read().inputs.into_keys().filter(|path| !path.contains("AuthService/Authenticate")));
+    paths.extend(["/platform.app.v1.AppService/Nothing".into(), "/nothing.at.All/Here".into()]);
+    for path in paths {
+        if !OPEN.contains(&&*path) {
+            for client in [&nobody, &garbage] {
+                assert_eq!(code(client.raw(&path, Bytes::from_static(b"\xff")).await), Code::Unauthenticated, "{path}");
+            }
+        }
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn what_is_not_in_the_table_says_so_under_both_names() {
+    let world = World::new().await;
+    let owner = world.owner("Acme").await;
+    let mut asked = 0;
+    for path in Contract::read().inputs.keys() {
+        if OPERATIONS.iter().any(|operation| operation.path == path) {
+            continue;
+        }
+        for path in [path.clone(), path.replacen("/platform.", "/viam.", 1)] {
+            assert_eq!(code(owner.client.raw(&path, Bytes::new()).await), Code::Unimplemented, "{path}");
+            asked += 1;
+        }
+    }
+    assert!(asked > 100, "most of the contract is still to come: {asked}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_stranger_finds_nothing() {
+    let world = World::new().await;
+    let owner = world.owner("Acme").await;
+    let ours = ours(&owner).await;
+    let stranger = world.owner("Strangers").await;
+    let contract = Contract::read();
+    for operation in OPERATIONS {
+        let path = operation.path;
+        if OPEN.contains(&path) || OWN_AFFAIRS.contains(&path) {
+            continue;
+        }
+        let refused = stranger.client.raw(path, contract.request(path, &ours)).await;
+        assert_eq!(code(refused), Code::NotFound, "{path}");
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_device_does_nothing_but_its_own_calls() {
+    let world = World::new().await;
+    let owner = world.owner("Acme").await;
+    let ours = ours(&owner).await;
+    let part = owner.main_part(&ours.machine).await;
+    let device = world.login("robot-secret", &part.id, &part.secret).await.unwrap();
+    let contract = Contract::read();
+    for operation in OPERATIONS {
+        let path = operation.path;
+        let of_people = path.contains("AppService") || path.contains("AdminService");
+        if of_people {
+            let refused = code(device.raw(path, contract.request(path, &ours)).await);
+            assert_eq!(refused, Code::PermissionDenied, "{path}");
+        }
+    }
+    world.end().await;
+}
+
+/// What an operator of the organization may do; everything else is denied, because it sees what it is about.
+const OPERATOR_MAY: [&str; 25] = [
+    "CreateOrganization",
+    "ListOrganizations",
+    "GetOrganization",
+    "GetOrganizationNamespaceAvailability",
+    "GetOrganizationsWithAccessToLocation",
+    "GetLocation",
+    "ListLocations",
+    "GetRobot",
+    "ListRobots",
+    "GetRobotParts",
+    "GetRobotPart",
+    "GetRobotPartByNameAndLocation",
+    "GetRobotPartHistory",
+    "GetRobotPartLogs",
+    "TailRobotPartLogs",
+    "MarkPartForRestart",
+    "ListFragments",
+    "GetFragment",
+    "GetFragmentHistory",
+    "ListMachineSummaries",
+    "GetPartStatus",
+    "RetryUpdate",
+    // What devices do, an operator's key may do for them.
+    "Config",
+    "NeedsRestart",
+    "DeviceAgentConfig",
+];
+const OPERATOR_MAY_ALSO: [&str; 3] = ["Log", "Report", "UploadLogs"];
+
+#[tokio::test]
+async fn an_operator_reads_and_controls_and_is_denied_the_rest() {
+    let world = World::new().await;
+    let owner = world.owner("Acme").await;
+    let ours = ours(&owner).await;
+    let operator = world.key(&owner, "operator", "organization", &owner.organization).await;
+    let contract = Contract::read();
+    for operation in OPERATIONS {
+        let path = operation.path;
+        if OPEN.contains(&path) {
+            continue;
+        }
+        let name = path.rsplit('/').next().unwrap();
+        let answer = code(operator.raw(path, contract.request(path, &ours)).await);
+        if OPERATOR_MAY.contains(&name) || OPERATOR_MAY_ALSO.contains(&name) {
+            // That the request is odd in some field is another matter.
+            assert!(matches!(answer, Code::Ok | Code::InvalidArgument), "{path}: {answer:?}");
+        } else {
+            assert_eq!(answer, Code::PermissionDenied, "{path}");
+        }
+    }
+    world.end().await;
+}
