@@ -487,7 +487,7 @@ async fn who_may_speak_as_a_device() {
     }
     // A device writes its log and does not read it; others read as far as they see.
     let all = GetRobotPartLogsRequest::default;
-    assert_eq!(device.logs(all()).await.map_err(|status| status.code()).err(), Some(Code::NotFound));
+    assert_eq!(device.logs(all()).await.map_err(|status| status.code()).err(), Some(Code::PermissionDenied));
     assert_eq!(stranger.logs(all()).await.map_err(|status| status.code()).err(), Some(Code::NotFound));
     assert_eq!(operator.logs(all()).await.expect("reads").logs.len(), 3);
     assert_eq!(stranger.tail(false).await.map_err(|status| status.code()).err(), Some(Code::NotFound));
