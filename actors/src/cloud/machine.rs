@@ -198,7 +198,8 @@ impl Machine {
             Event::Offered(batch) => {
                 if batch != self.batch {
                     self.batch = batch;
-                    self.batch_at = now;
+                    // What holds up one batch holds up the next.
+                    self.batch_at = self.batch_at.max(now);
                 }
             }
             Event::Answered(answers) => {
@@ -330,14 +331,18 @@ impl Machine {
             Some(Ok(acknowledged)) => {
                 answered = true;
                 self.batch_refused = None;
-                let arrived = self.batch.as_ref().is_some_and(|batch| {
-                    batch.spool_id != acknowledged.spool_id || acknowledged.number >= batch.number
+                let batch = self.batch.as_ref().filter(|batch| batch.spool_id == acknowledged.spool_id);
+                let (arrived, exactly) = batch.map_or((true, true), |batch| {
+                    (acknowledged.number >= batch.number, acknowledged.number == batch.number)
                 });
                 if arrived {
                     self.batch = None;
+                }
+                if exactly {
                     self.batch_retry.reset();
                 } else {
-                    // It says that it does not keep what it was just given: not at once again.
+                    // It does not keep what it was just given, or keeps more than it can have been given: the same
+                    // lines will be offered again, and not at once.
                     self.batch_at = now + self.batch_retry.next_delay();
                 }
                 tell(effects, Effect::Acknowledge(acknowledged));

@@ -307,6 +307,34 @@ fn a_server_that_lacks_a_service_is_still_reached() {
 }
 
 #[test]
+fn a_server_that_acknowledges_what_nobody_sent_is_not_flooded() {
+    let mut machine = reached();
+    let mut uploads = 0;
+    // The spool takes another name each time, and offers the same lines again.
+    let mut offer = |machine: &mut Machine, name: u32, now| {
+        let spool_id = name.to_string().as_str().into();
+        machine.step(now, Event::Offered(Some(BatchKey { spool_id, number: 1 })))
+    };
+    let mut effects = offer(&mut machine, 0, at(1_000));
+    let mut now = at(1_000);
+    while now < at(3_600_000) {
+        for effect in effects {
+            let Effect::Call(plan) = effect else { continue };
+            let spool_id: Rc<str> = uploads.to_string().as_str().into();
+            uploads += u32::from(plan.upload);
+            let too_much = Acknowledged { spool_id, number: u64::MAX };
+            machine.step(now, answered(Answers { uploaded: plan.upload.then_some(Ok(too_much)), ..fine() }));
+            if plan.upload {
+                offer(&mut machine, uploads, now);
+            }
+        }
+        now = machine.deadline().expect("there is always something to do").max(now);
+        effects = machine.step(now, Event::DeadlinePassed);
+    }
+    assert!((3..25).contains(&uploads), "{uploads} uploads in an hour");
+}
+
+#[test]
 fn the_interval_of_the_checks_is_no_change_of_the_configuration() {
     let faster = DeviceAgentConfigResponse { check_interval: Some(seconds(1)), ..response("1") };
     assert_eq!(FetchedConfig::of(faster).revision, fetched("1").revision);
