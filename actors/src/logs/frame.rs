@@ -272,6 +272,25 @@ mod tests {
     }
 
     #[test]
+    fn the_format_is_frozen() {
+        let mut lines = Vec::new();
+        pack(&mut lines, b"ab");
+        let hex: String = write(&books(), &lines).iter().map(|byte| format!("{byte:02x}")).collect();
+        let expected = "510000004ab908be\
+            01\
+            30313233343536373839616263646566\
+            0700000000000000030000000000000064000000840300000500000006000000\
+            0600000000000000\
+            030000000000000084030000\
+            0100000002000000\
+            02006162";
+        assert_eq!(
+            hex, expected,
+            "queues written by earlier agents must stay readable: another format needs another number"
+        );
+    }
+
+    #[test]
     fn no_flipped_bit_goes_unnoticed() {
         let mut lines = Vec::new();
         pack(&mut lines, b"a line");
