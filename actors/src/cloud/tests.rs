@@ -311,7 +311,7 @@ fn a_server_that_acknowledges_what_nobody_sent_is_not_flooded() {
     let mut machine = reached();
     let mut uploads = 0;
     // The spool takes another name each time, and offers the same lines again.
-    let mut offer = |machine: &mut Machine, name: u32, now| {
+    let offer = |machine: &mut Machine, name: u32, now| {
         let spool_id = name.to_string().as_str().into();
         machine.step(now, Event::Offered(Some(BatchKey { spool_id, number: 1 })))
     };
