@@ -1,0 +1,192 @@
+//! The program itself: its command line, its exit codes, its death.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+};
+
+mod world;
+
+use api::pb::{platform::app::v1::*, proto::rpc::v1::*};
+use world::Client;
+
+fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_platform-fleet"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = program(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap_or(-1), text(stdout), text(stderr))
+}
+
+/// A server as its own process; killed when dropped.
+struct Server {
+    process: Child,
+    url: String,
+}
+
+impl Server {
+    fn start(data: &Path) -> Self {
+        let arguments = ["serve", "--json", "--listen", "127.0.0.1:0", "--data", data.to_str().unwrap()];
+        let mut process = program(&arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
+        Self { process, url: ready["url"].as_str().unwrap().to_owned() }
+    }
+
+    async fn client(&self, key_id: &str, key: &str) -> Client {
+        let channel = tonic::transport::Channel::from_shared(self.url.clone()).unwrap().connect().await.unwrap();
+        let nobody = Client { channel, token: None };
+        let credentials = Some(Credentials { r#type: "api-key".into(), payload: key.into() });
+        let request = AuthenticateRequest { entity: key_id.into(), credentials };
+        let reply: AuthenticateResponse = nobody.call("/proto.rpc.v1.AuthService/Authenticate", request).await.unwrap();
+        Client { token: Some(reply.access_token), ..nobody }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn init(data: &Path) -> (String, String, String) {
+    let (code, out, err) =
+        run(&["init", "--org", "Acme", "--email", "owner@example.org", "--json", "--data", data.to_str().unwrap()]);
+    assert_eq!((code, &*err), (0, ""));
+    let created: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let field = |name: &str| created[name].as_str().unwrap().to_owned();
+    (field("organization_id"), field("key_id"), field("key"))
+}
+
+#[test]
+fn mistakes_are_told_in_one_sentence_with_their_exit_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let data = data.to_str().unwrap();
+    let table: [(&[&str], i32, &str); 7] = [
+        (&["serve", "--frobnicate"], 2, "--frobnicate"),
+        (&["serve", "--listen", "nowhere"], 2, "nowhere"),
+        (&["serve", "--listen", "0.0.0.0:0", "--data", data], 2, "--insecure"),
+        (&["serve", "--database", "postgres://somewhere/fleet", "--data", data], 2, "postgres"),
+        (
+            &["serve", "--listen", "127.0.0.1:0", "--data", data, "--tls-cert", "/none", "--tls-key", "/none"],
+            1,
+            "/none",
+        ),
+        (&["init", "--org", "", "--email", "a@b.example", "--data", data], 1, "--org"),
+        (&["init", "--org", "x", "--email", "nobody", "--data", data], 1, "e-mail"),
+    ];
+    for (arguments, expected, mentions) in table {
+        let (code, _, err) = run(arguments);
+        assert_eq!(code, expected, "{arguments:?}: {err}");
+        assert!(err.contains(mentions), "{arguments:?}: {err}");
+        assert!(!err.contains("panicked"), "{err}");
+    }
+}
+
+#[test]
+fn a_port_in_use_is_said_and_the_files_are_not_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let data = folder.path().join("data");
+    let (code, _, err) = run(&["serve", "--listen", &address, "--data", data.to_str().unwrap()]);
+    assert_eq!(code, 3, "{err}");
+    assert!(err.contains("in use"), "{err}");
+    assert!(!data.exists());
+}
+
+#[test]
+fn a_newer_database_a_foreign_file_and_a_bad_folder_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    init(&data);
+    assert_eq!(fs::metadata(&data).unwrap().permissions().mode() & 0o777, 0o700);
+    let database = rusqlite::Connection::open(data.join("state.db")).unwrap();
+    database.execute("INSERT INTO migrations VALUES (9999, 'from the future', 0)", []).unwrap();
+    drop(database);
+    let serve = |data: &Path| run(&["serve", "--listen", "127.0.0.1:0", "--data", data.to_str().unwrap()]);
+    let (code, _, err) = serve(&data);
+    assert_eq!(code, 5, "{err}");
+    assert!(err.contains("newer version"), "{err}");
+
+    let foreign = folder.path().join("foreign");
+    fs::create_dir(&foreign).unwrap();
+    fs::write(foreign.join("state.db"), "these are not the rows you are looking for".repeat(100)).unwrap();
+    let (code, _, err) = serve(&foreign);
+    assert_eq!(code, 4, "{err}");
+    assert!(err.contains("not a database"), "{err}");
+
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let (code, _, err) = serve(&file);
+    assert_eq!(code, 4, "{err}");
+    assert!(err.contains("data folder"), "{err}");
+}
+
+#[tokio::test]
+async fn no_acknowledged_write_is_lost_by_kill_9() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let (organization_id, key_id, key) = init(&data);
+    let mut names: Vec<String> = Vec::new();
+    for round in 0..4 {
+        let mut server = Server::start(&data);
+        let client = server.client(&key_id, &key).await;
+        // What an earlier server acknowledged is all there.
+        let list = ListLocationsRequest { organization_id: organization_id.clone() };
+        let listed: ListLocationsResponse = client.app("ListLocations", list).await.unwrap();
+        let there: Vec<String> = listed.locations.into_iter().map(|location| location.name).collect();
+        for name in &names {
+            assert!(there.contains(name), "{name} was acknowledged and is gone");
+        }
+        // Many at once, and the kill comes in the middle of them.
+        let (acknowledged, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        for n in 0..200 {
+            let (client, acknowledged, organization_id) =
+                (client.clone(), acknowledged.clone(), organization_id.clone());
+            tokio::spawn(async move {
+                let name = format!("{round}-{n}");
+                let request = CreateLocationRequest { organization_id, name: name.clone(), parent_location_id: None };
+                if client.app::<_, CreateLocationResponse>("CreateLocation", request).await.is_ok() {
+                    let _ = acknowledged.send(name);
+                }
+            });
+        }
+        drop(acknowledged);
+        for _ in 0..20 {
+            names.extend(heard.recv().await);
+        }
+        server.process.kill().unwrap();
+        server.process.wait().unwrap();
+        while let Some(name) = heard.recv().await {
+            names.push(name);
+        }
+    }
+    assert!(names.len() >= 80, "{}", names.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stops_in_order_when_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let (_, key_id, key) = init(&data);
+    let mut server = Server::start(&data);
+    let client = server.client(&key_id, &key).await;
+    client.app::<_, ListOrganizationsResponse>("ListOrganizations", ListOrganizationsRequest {}).await.unwrap();
+    let pid = server.process.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    // With a client connected and idle: the connection is told, and does not hold up the end.
+    assert_eq!(server.process.wait().unwrap().code(), Some(0));
+    // init works beside nobody and after somebody.
+    init(&data);
+}
