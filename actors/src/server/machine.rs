@@ -375,11 +375,9 @@ impl Machine {
 
     fn settings_changed(&mut self, now: Now, settings: Rc<Advanced>, effects: &mut Effects) {
         let disabled = settings.disable_server;
-        if let State::Starting { kill_at, .. } = &mut self.state
-            && *kill_at == Mono::NEVER
-        {
+        if let (State::Starting { kill_at, .. }, Some(server)) = (&mut self.state, &self.server) {
             // Adopted while starting: counted from the adoption.
-            *kill_at = now.mono + settings.server_start_timeout.times(self.policy.minute);
+            *kill_at = server.since + settings.server_start_timeout.times(self.policy.minute);
         }
         self.environment = fingerprint(&settings);
         self.settings = Some(settings);
@@ -541,6 +539,10 @@ impl Machine {
                 match then {
                     Then::Open => self.open(now),
                     Then::StartAgain if self.pending.operator.is_some() => self.open(now),
+                    // Dead now, so that the other version may be let in instead.
+                    Then::StartAgain if self.pending.switch.is_some() => {
+                        self.state = State::Waiting { until: now.mono }
+                    }
                     Then::StartAgain => self.begin(effects),
                     Then::Disable => self.state = State::Disabled,
                     Then::End => self.state = State::Ended,
@@ -709,6 +711,7 @@ impl Machine {
             self.server.as_ref().is_some_and(|server| server.recorded.environment != self.environment);
         let situation = match self.state {
             State::Running { .. } => Situation::Ready,
+            State::Starting { .. } if self.crashes_of_program > 0 => Situation::Faltering,
             State::Starting { .. } => Situation::NotReady,
             State::Waiting { .. } => Situation::Dead,
             State::Opening { .. }

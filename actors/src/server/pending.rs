@@ -45,6 +45,8 @@ pub enum Situation {
     Ready,
     /// It cannot be asked yet.
     NotReady,
+    /// It cannot be asked yet, and has failed before: nothing is lost by another version.
+    Faltering,
     /// It does not run, and will be started soon.
     Dead,
     /// It stands still, or is about to.
@@ -142,7 +144,8 @@ impl Pending {
             Situation::Dead if self.switch.is_some() && shut.is_none() => Verdict::Restart,
             Situation::Dead => Verdict::Wait,
             _ if latest.is_some_and(|latest| latest <= now.mono) => Verdict::Open,
-            Situation::NotReady => self.wait(latest),
+            Situation::Faltering if self.switch.is_some() && shut.is_none() => Verdict::Restart,
+            Situation::NotReady | Situation::Faltering => self.wait(latest),
             Situation::Ready if self.operator.is_none() && shut.is_some() => Verdict::Wait,
             Situation::Ready if permitted || !(rules.word_counts || self.operator.is_some()) => {
                 if self.operator.is_some() { Verdict::Open } else { Verdict::Restart }

@@ -540,6 +540,40 @@ fn an_adopted_server_is_not_restarted_and_is_no_opening() {
 }
 
 #[test]
+fn one_that_never_got_ready_gives_way_to_another_version_without_being_asked() {
+    let minutes = |minutes| set(move |settings| settings.server_start_timeout = Minutes(minutes));
+    let started = |story: &mut Story| {
+        story.tell(&[
+            (0.0, minutes(10), "", Phase::NoVersion),
+            (0.1, run(1, "1.1.0"), "start 1.1.0, store", Phase::Starting),
+        ]);
+    };
+    // The wish comes while the killed one ends.
+    let mut story = Story::new();
+    started(&mut story);
+    story.tell(&[
+        (30.0, minutes(1), "", Phase::Starting),
+        (60.1, Event::DeadlinePassed, "kill", Phase::Stopping),
+        (60.1, switch("1.0.0"), "", Phase::Stopping),
+        (60.2, Event::Exited(Exit::Signal(9)), "store, orphans 1, start 1.0.0, store", Phase::Starting),
+    ]);
+    // The wish comes when it has been started again.
+    let mut story = Story::new();
+    started(&mut story);
+    story.tell(&[
+        (30.0, minutes(1), "", Phase::Starting),
+        (60.1, Event::DeadlinePassed, "kill", Phase::Stopping),
+        (60.2, Event::Exited(Exit::Signal(9)), "start 1.1.0, orphans 1, store", Phase::Starting),
+        (60.3, switch("1.0.0"), "term", Phase::Stopping),
+        (60.4, Event::Exited(Exit::Signal(15)), "start 1.0.0, orphans 2, store", Phase::Starting),
+    ]);
+    // One that has not failed is given its time.
+    let mut story = Story::new();
+    started(&mut story);
+    story.tell(&[(30.0, switch("1.0.0"), "", Phase::Starting)]);
+}
+
+#[test]
 fn an_adopted_server_with_another_environment_or_switched_off_meanwhile() {
     let mut story = Story::from(adopted(true), true, None);
     story.happens(environment("hi"), "ask", Phase::Running);
