@@ -81,8 +81,8 @@ pub struct Ports {
     pub api_key: Rc<dyn Fn() -> Option<ApiKey>>,
     /// [`board::host::Facts::boot_id`].
     pub boot_id: String,
-    /// Maintenance windows; `None` is always open.
-    pub windows: Option<Rc<dyn Windows>>,
+    /// Maintenance windows.
+    pub windows: Rc<dyn Windows>,
     /// Where output goes.
     pub lines: Writer,
     /// How it is.
@@ -96,7 +96,7 @@ pub struct Ports {
 /// Runs until it is told to stop and the machine server has ended, or was handed over.
 pub async fn run(policy: Policy, inbox: Inbox, ports: Ports) {
     let (questions, answers) = Background::new(&ports.executor);
-    let now = Now { mono: ports.clock.now(), wall: ports.clock.wall() };
+    let now = Now { mono: ports.clock.now(), wall: ports.clock.wall(), window: None };
     let (process, machine) = resume(policy, &ports, now);
     let mut ears = Ears { inbox, processes: Rc::clone(&ports.processes), process, answers };
     let mut shell = Shell {
@@ -138,7 +138,7 @@ fn resume(policy: Policy, ports: &Ports, now: Now) -> (Option<Rc<dyn Process>>, 
     if let Some(process) = &process {
         log::info!("{} runs as process {} and is adopted", brand::MACHINE_SERVER, process.id().pid);
     }
-    let machine = Machine::resume(policy, ports.windows.clone(), boot, record, process.is_some(), now);
+    let machine = Machine::resume(policy, boot, record, process.is_some(), now);
     (process, machine)
 }
 
@@ -216,8 +216,16 @@ struct Shell {
 }
 
 impl Shell {
-    fn now(&self) -> Now {
-        Now { mono: self.ports.clock.now(), wall: self.ports.clock.wall() }
+    /// As of this event, which may bring other windows.
+    fn now(&self, event: &Event) -> Now {
+        let wall = self.ports.clock.wall();
+        let settings = match event {
+            Event::Settings(settings) => Some(&**settings),
+            _ => self.machine.settings(),
+        };
+        let maintenance = settings.and_then(|settings| settings.maintenance.as_ref());
+        let window = maintenance.map(|maintenance| self.ports.windows.look(maintenance, wall));
+        Now { mono: self.ports.clock.now(), wall, window }
     }
 
     /// One event, and what follows from it at once.
@@ -230,7 +238,8 @@ impl Shell {
         let mut next = Some(event);
         let mut dead = has_ended;
         while let Some(event) = next.take() {
-            for effect in self.machine.step(self.now(), event) {
+            let now = self.now(&event);
+            for effect in self.machine.step(now, event) {
                 next = self.perform(effect, process).await.or(next);
             }
             // After the next one was started, so that nothing lies between death and exec, and before anything slow, so

@@ -12,7 +12,7 @@ use board::{
 };
 
 use super::{
-    Command, Phase, Program, Report, Windows,
+    Command, Phase, Program, Report, WindowState,
     launch::{fingerprint, status_url},
     pending::{Patience, Pending, Rules, Situation, Verdict},
     permission::Answer,
@@ -27,6 +27,8 @@ const FIRST_PROBE: Duration = Duration::from_millis(250);
 const PROBE_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// How often a ready one is asked whether it looks after restarts itself, until it says so.
 const INTRODUCTIONS: u8 = 3;
+/// What a machine server is asked to end with.
+const SIGTERM: i32 = 15;
 
 /// Limits and lengths of time.
 #[derive(Clone, Debug)]
@@ -69,13 +71,15 @@ impl Policy {
     }
 }
 
-/// Both clocks.
+/// Both clocks, and what the calendar says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
     /// For deadlines.
     pub mono: Mono,
-    /// For people, and for windows.
+    /// For people.
     pub wall: Wall,
+    /// The maintenance windows of the settings, these the newest; `None` when none is configured.
+    pub window: Option<WindowState>,
 }
 
 /// What can happen.
@@ -197,7 +201,6 @@ struct Server {
 /// The decisions about one machine server.
 pub struct Machine {
     policy: Policy,
-    windows: Option<Rc<dyn Windows>>,
     boot: u64,
     settings: Option<Rc<Advanced>>,
     /// Fingerprint of the environment in the settings.
@@ -229,7 +232,6 @@ impl Machine {
     #[must_use]
     pub fn resume(
         policy: Policy,
-        windows: Option<Rc<dyn Windows>>,
         boot: u64,
         record: Record,
         adopted: bool,
@@ -246,7 +248,6 @@ impl Machine {
             Some(_) => State::Starting { kill_at: Mono::NEVER, probe_at: Some(now.mono + FIRST_PROBE), probes: 0 },
         };
         Machine {
-            windows,
             boot,
             settings: None,
             environment: 0,
@@ -533,7 +534,8 @@ impl Machine {
         self.pending.forget_words();
         match self.state {
             State::Stopping { then, timed_out, .. } => {
-                if !timed_out {
+                // An end as asked is no news; it would hide the reason of the last crash.
+                if !timed_out && !matches!(exit, Exit::Code(0) | Exit::Signal(SIGTERM)) {
                     self.last_exit = describe(exit);
                 }
                 match then {
@@ -722,12 +724,9 @@ impl Machine {
             | State::Stopping { .. }
             | State::Ended => Situation::Settled,
         };
-        let rules = match (&settings.maintenance, &self.windows) {
-            (Some(maintenance), windows) => Rules {
-                window: windows.as_ref().map(|windows| windows.look(maintenance, now.wall)),
-                word_counts: maintenance.use_server_word,
-            },
-            (None, _) => Rules { window: None, word_counts: true },
+        let rules = match &settings.maintenance {
+            Some(maintenance) => Rules { window: now.window, word_counts: maintenance.use_server_word },
+            None => Rules { window: None, word_counts: true },
         };
         match self.pending.decide(now, situation, rules, &self.policy.patience, self.asking) {
             Verdict::Wait => {}
@@ -781,7 +780,7 @@ const fn signal_name(signal: i32) -> &'static str {
         9 => "SIGKILL",
         11 => "SIGSEGV",
         13 => "SIGPIPE",
-        15 => "SIGTERM",
+        SIGTERM => "SIGTERM",
         _ => "",
     }
 }

@@ -104,7 +104,7 @@ pub struct Report {
     pub crashes: u64,
     /// Times it ended unasked since the present program was first started; judged on probation.
     pub crashes_of_program: u64,
-    /// How it ended last: "exit code 3", "signal 9 (SIGKILL)".
+    /// How it ended last, unless that was as asked: "exit code 3", "signal 9 (SIGKILL)".
     pub last_exit: String,
     /// The last lines it printed before it ended unasked.
     pub last_lines: Vec<String>,
@@ -127,7 +127,7 @@ pub struct WindowState {
     pub changes: Option<Wall>,
 }
 
-/// Reads maintenance windows; needs the system's time zones, so it is given to the machine.
+/// Reads maintenance windows; needs the system's time zones, so the machine is told what it sees.
 pub trait Windows {
     /// As of `at`.
     fn look(&self, maintenance: &Maintenance, at: Wall) -> WindowState;

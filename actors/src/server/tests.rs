@@ -12,7 +12,7 @@ use board::{
 };
 
 use super::{
-    Command, Phase, Program, WindowState, Windows,
+    Command, Phase, Program, WindowState,
     machine::{Effect, Event, Machine, Now, Policy},
     permission::{Answer, Word},
     readiness::Serving,
@@ -69,6 +69,8 @@ fn crash() -> Event {
 /// One machine and its clock. Starts succeed at once with the next process number, unless told otherwise.
 struct Story {
     machine: Machine,
+    /// The calendar at a moment, where one is configured.
+    calendar: Option<fn(Wall) -> WindowState>,
     now: Mono,
     next_pid: u32,
     starts_fail: bool,
@@ -76,9 +78,9 @@ struct Story {
 }
 
 impl Story {
-    fn from(record: Record, adopted: bool, windows: Option<Rc<dyn Windows>>) -> Story {
-        let machine = Machine::resume(Policy::new(MINUTE, 7), windows, BOOT, record, adopted, Now::default());
-        Story { machine, now: Mono::BOOT, next_pid: 1, starts_fail: false, question: 0 }
+    fn from(record: Record, adopted: bool, calendar: Option<fn(Wall) -> WindowState>) -> Story {
+        let machine = Machine::resume(Policy::new(MINUTE, 7), BOOT, record, adopted, Now::default());
+        Story { machine, calendar, now: Mono::BOOT, next_pid: 1, starts_fail: false, question: 0 }
     }
 
     fn new() -> Story {
@@ -100,7 +102,8 @@ impl Story {
 
     fn mono(&self) -> Now {
         let millis = i64::try_from(self.now.as_nanos() / 1_000_000).unwrap();
-        Now { mono: self.now, wall: Wall::from_millis(millis) }
+        let wall = Wall::from_millis(millis);
+        Now { mono: self.now, wall, window: self.calendar.map(|calendar| calendar(wall)) }
     }
 
     fn step(&mut self, event: Event) -> String {
@@ -609,22 +612,18 @@ fn a_record_of_a_process_that_is_gone_is_an_opening() {
 }
 
 /// Open from 01:00 to 02:00 of each day of the story.
-struct Nightly;
-
-impl Windows for Nightly {
-    fn look(&self, _: &Maintenance, at: Wall) -> WindowState {
-        const HOUR: i64 = 3_600_000;
-        let (day, time) = (at.as_millis().div_euclid(24 * HOUR), at.as_millis().rem_euclid(24 * HOUR));
-        let open = (HOUR..2 * HOUR).contains(&time);
-        let next = if open {
-            2 * HOUR
-        } else if time < HOUR {
-            HOUR
-        } else {
-            25 * HOUR
-        };
-        WindowState { open, changes: Some(Wall::from_millis(day * 24 * HOUR + next)) }
-    }
+fn each_night(at: Wall) -> WindowState {
+    const HOUR: i64 = 3_600_000;
+    let (day, time) = (at.as_millis().div_euclid(24 * HOUR), at.as_millis().rem_euclid(24 * HOUR));
+    let open = (HOUR..2 * HOUR).contains(&time);
+    let next = if open {
+        2 * HOUR
+    } else if time < HOUR {
+        HOUR
+    } else {
+        25 * HOUR
+    };
+    WindowState { open, changes: Some(Wall::from_millis(day * 24 * HOUR + next)) }
 }
 
 fn nightly(use_server_word: bool, environment: &[(&str, &str)]) -> Event {
@@ -634,7 +633,7 @@ fn nightly(use_server_word: bool, environment: &[(&str, &str)]) -> Event {
 
 #[test]
 fn a_window_and_the_server_must_both_agree() {
-    let mut story = Story::from(adopted(true), true, Some(Rc::new(Nightly)));
+    let mut story = Story::from(adopted(true), true, Some(each_night));
     story.happens(nightly(true, &[]), "", Phase::Running);
     story.time("ask", Phase::Running);
     story.answers(Word::Allowed, "", Phase::Running);
@@ -664,7 +663,7 @@ fn a_window_and_the_server_must_both_agree() {
 
 #[test]
 fn crashes_and_operators_do_not_wait_for_a_window() {
-    let mut story = Story::from(adopted(true), true, Some(Rc::new(Nightly)));
+    let mut story = Story::from(adopted(true), true, Some(each_night));
     story.happens(nightly(true, &[]), "", Phase::Running);
     story.happens(switch("1.1.0"), "", Phase::Running);
     story.happens(crash(), "start 1.0.0, orphans 77, store", Phase::Starting);
@@ -675,7 +674,7 @@ fn crashes_and_operators_do_not_wait_for_a_window() {
 
 #[test]
 fn the_server_s_word_may_be_left_out() {
-    let mut story = Story::from(adopted(true), true, Some(Rc::new(Nightly)));
+    let mut story = Story::from(adopted(true), true, Some(each_night));
     story.happens(nightly(false, &[("GREETING", "hi")]), "", Phase::Running);
     story.now = Mono::BOOT + Duration::from_secs(3600);
     story.happens(Event::DeadlinePassed, "ask, term", Phase::Stopping);
@@ -683,13 +682,8 @@ fn the_server_s_word_may_be_left_out() {
 
 #[test]
 fn a_window_that_stays_shut_is_reported() {
-    struct Shut;
-    impl Windows for Shut {
-        fn look(&self, _: &Maintenance, _: Wall) -> WindowState {
-            WindowState { open: false, changes: None }
-        }
-    }
-    let mut story = Story::from(adopted(true), true, Some(Rc::new(Shut)));
+    let shut = |_: Wall| WindowState { open: false, changes: None };
+    let mut story = Story::from(adopted(true), true, Some(shut));
     story.happens(nightly(true, &[]), "", Phase::Running);
     story.time("ask", Phase::Running);
     story.answers(Word::Allowed, "", Phase::Running);

@@ -154,7 +154,7 @@ fn update(update: &fleet::UpdateStatus) -> (&'static str, String) {
         Phase::Waiting => format!("{target} waits for the maintenance window"),
         Phase::Switching => format!("switching to {target}"),
         Phase::Probation => format!("{target} is on probation"),
-        Phase::RolledBack => format!("{target} failed and was taken back"),
+        Phase::RolledBack => "went back to the version before".to_owned(),
     };
     let error = if update.last_error.is_empty() { String::new() } else { format!("; {}", update.last_error) };
     ("update", format!("{program} {phase}{error}"))
