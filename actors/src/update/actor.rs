@@ -76,6 +76,8 @@ pub struct Ports {
     pub server: Mailbox<Command>,
     /// Where the walk is.
     pub status: Latest<UpdateStatus>,
+    /// How much of a download has arrived; from the background to the actor itself.
+    pub percent: Latest<u32>,
     /// What was done, for people.
     pub trace: Trace,
 }
@@ -85,10 +87,10 @@ pub async fn run(policy: Policy, inbox: Inbox, ports: Ports) {
     let record = load(&policy.layout, &ports).await;
     let (questions, answers) = slot(&ports.executor);
     let (work, done) = slot(&ports.executor);
-    let percent = Latest::new();
-    let mut ears = Ears { settings: (None, None), hint: None, percent: percent.watch(), inbox, answers, done };
+    let percent = ports.percent.watch();
+    let mut ears = Ears { settings: (None, None), hint: None, percent, inbox, answers, done };
     let machine = Machine::new(policy.clone(), record, ports.clock.now());
-    let mut desk = Desk { layout: policy.layout, ports: Rc::new(ports), machine, questions, work, percent };
+    let mut desk = Desk { layout: policy.layout, ports: Rc::new(ports), machine, questions, work };
     let effects = desk.machine.resume();
     desk.perform(effects).await;
     desk.publish();
@@ -228,7 +230,6 @@ struct Desk {
     machine: Machine,
     questions: Running<Result<Found, String>>,
     work: Running<Event>,
-    percent: Latest<u32>,
 }
 
 impl Desk {
@@ -330,7 +331,7 @@ impl Desk {
             ports: Rc::clone(&self.ports),
             partial: self.layout.partial(),
             validator: self.layout.validator(),
-            percent: self.percent.clone(),
+            percent: self.ports.percent.clone(),
             rate: wish.rate,
             reserve: wish.reserve,
         };

@@ -166,8 +166,8 @@ pub(super) async fn judge(ports: &Ports, partial: &Path, target: Target) -> Resu
     let digest = ports.files.digest(partial).await.map_err(unreadable)?;
     let head = ports.files.read_at(partial, 0, HEAD_BYTES).map_err(unreadable)?;
     verify::check(&target, &digest, &head, &ports.platform).map_err(VerifyTrouble::Refused)?;
-    let pinned = target.is_pin();
-    Ok(Installed { version: target.version, sha256: digest.sha256, length: digest.len, pinned })
+    let pin = target.pin();
+    Ok(Installed { version: target.version, sha256: digest.sha256, length: digest.len, pin })
 }
 
 /// Moves judged bytes into a slot. After a power cut they may be there already.

@@ -136,7 +136,7 @@ impl Machine {
                 running: false,
                 answered: false,
                 last: None,
-                backoff: Backoff::new(first, minutes(NETWORK_MINUTES_MAX), policy.seed),
+                backoff: Backoff::new(first, minutes(CHECK_MINUTES), policy.seed),
             },
             network: Backoff::new(first, minutes(NETWORK_MINUTES_MAX), policy.seed.rotate_left(16)),
             bytes: Backoff::new(policy.minute, minutes(BYTES_MINUTES_MAX), policy.seed.rotate_left(32)),
@@ -207,12 +207,14 @@ impl Machine {
                     // What failed for want of a network need not wait any longer.
                     self.retry = self.retry.filter(|_| self.network.tries() == 0);
                 }
+                if reach == Reach::Reached && self.reach != Reach::Reached && self.check.backoff.tries() > 0 {
+                    // Nor a question that had no answer; whoever comes and goes is not asked in a loop.
+                    self.check.backoff.reset();
+                    self.check_soon(now);
+                }
                 self.reach = reach;
             }
-            Event::Hint => {
-                let soonest = self.check.last.map_or(now, |last| last + HINT_GAP);
-                self.check.due = self.check.due.min(soonest.max(now));
-            }
+            Event::Hint => self.check_soon(now),
             Event::Server(sight) => self.watch(now, sight),
             Event::Checked(answer) => {
                 self.check.running = false;
@@ -320,6 +322,11 @@ impl Machine {
             self.before = Some((was, answered));
         }
         effects
+    }
+
+    fn check_soon(&mut self, now: Mono) {
+        let soonest = self.check.last.map_or(now, |last| last + HINT_GAP);
+        self.check.due = self.check.due.min(soonest.max(now));
     }
 
     fn may_check(&self) -> bool {

@@ -9,6 +9,7 @@ use super::{
     machine::{Machine, Said},
     record::{Bad, Outcome, State},
     slots::Installed,
+    target::without_secrets,
 };
 
 impl Machine {
@@ -35,7 +36,7 @@ impl Machine {
         UpdateStatus {
             product: product.into(),
             phase: phase.into(),
-            wanted: self.record.wanted.clone(),
+            wanted: without_secrets(&self.record.wanted),
             target_version,
             running_version: self.server.program.as_ref().map(|program| program.version.clone()).unwrap_or_default(),
             percent: if phase == Phase::Downloading { self.percent } else { 0 },

@@ -217,12 +217,9 @@ impl Record {
 }
 
 fn installed(content: &Installed) -> String {
-    let Installed { version, sha256, length, pinned } = content;
-    format!(
-        "{{\"length\":{length},\"pinned\":{pinned},\"sha256\":\"{}\",\"version\":{}}}",
-        hex::encode(sha256),
-        quoted(version)
-    )
+    let Installed { version, sha256, length, pin } = content;
+    let pin = pin.map_or_else(String::new, |pin| format!("\"pin\":\"{}\",", hex::encode(&pin)));
+    format!("{{\"length\":{length},{pin}\"sha256\":\"{}\",\"version\":{}}}", hex::encode(sha256), quoted(version))
 }
 
 fn read_installed(value: Value<'_>) -> Option<Installed> {
@@ -230,7 +227,10 @@ fn read_installed(value: Value<'_>) -> Option<Installed> {
         version: value.get("version")?.as_text()?.into(),
         sha256: hex::decode(&value.get("sha256")?.as_text()?)?,
         length: value.get("length")?.as_u64()?,
-        pinned: value.get("pinned")?.as_bool()?,
+        pin: match value.get("pin") {
+            Some(pin) => Some(hex::decode(&pin.as_text()?)?),
+            None => None,
+        },
     })
 }
 

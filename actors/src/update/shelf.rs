@@ -45,7 +45,7 @@ async fn recover(layout: &Layout, lengths: [Option<u64>; 2], ports: &Ports) -> R
         match ports.files.digest(&layout.executable(slot)).await {
             Ok(digest) => {
                 let version = "unknown".to_owned();
-                let content = Installed { version, sha256: digest.sha256, length: digest.len, pinned: false };
+                let content = Installed { version, sha256: digest.sha256, length: digest.len, pin: None };
                 record.slots.set(slot, Some(content));
             }
             Err(error) => log::error!("{error}: {}", error.source),

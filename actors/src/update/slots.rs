@@ -48,14 +48,14 @@ impl Slot {
 /// What lies in a slot: whole, verified, executable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installed {
-    /// As people see it: a version, or the pin it came from.
+    /// As people see it: a version, or the pin it came from, without what may be secret in it.
     pub version: String,
     /// Digest of the executable.
     pub sha256: [u8; 32],
     /// Its length.
     pub length: u64,
-    /// Whether it came from a pin: then it is the same only as long as the pin is.
-    pub pinned: bool,
+    /// SHA-256 of the pinned address it came from: then it is the same only as long as the address is.
+    pub pin: Option<[u8; 32]>,
 }
 
 impl Installed {
@@ -64,7 +64,7 @@ impl Installed {
     pub fn is(&self, target: &Target) -> bool {
         match target.promise {
             Some(promise) => promise.sha256 == self.sha256,
-            None => self.pinned && self.version == target.version,
+            None => self.pin == target.pin(),
         }
     }
 }

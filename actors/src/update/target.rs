@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use api::{
     device_config::VersionSetting,
+    digest::sha256,
     releases::{Artifact, Format, Release},
 };
 
@@ -13,7 +14,7 @@ pub const PIN_BYTES_MAX: u64 = 1 << 30;
 /// Something to install.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// As people see it: a version, or the pin itself.
+    /// As people see it: a version, or the pin without what may be secret in it.
     pub version: String,
     /// Where the bytes are.
     pub source: Source,
@@ -94,13 +95,22 @@ impl Target {
             Some(path) => Source::File(path.into()),
             None => Source::Web(url.to_string()),
         };
-        Some(Target { version: url.to_string(), source, promise: None })
+        Some(Target { version: without_secrets(url), source, promise: None })
     }
 
     /// Whether it is a pin.
     #[must_use]
     pub fn is_pin(&self) -> bool {
         self.promise.is_none()
+    }
+
+    /// What tells one pinned address from another; `None` for a release.
+    #[must_use]
+    pub fn pin(&self) -> Option<[u8; 32]> {
+        self.is_pin().then(|| match &self.source {
+            Source::Web(url) => sha256(url.as_bytes()),
+            Source::File(path) => sha256(path.as_os_str().as_encoded_bytes()),
+        })
     }
 
     /// Whether the bytes come unprotected and unverified.
@@ -114,5 +124,41 @@ impl Target {
     #[must_use]
     pub fn bytes_max(&self) -> u64 {
         self.promise.map_or(PIN_BYTES_MAX, |promise| promise.length)
+    }
+}
+
+/// A pin as it may be shown: a user name, a password or a query in it may be secret.
+#[must_use]
+pub fn without_secrets(pin: &str) -> String {
+    let Some((scheme, rest)) = pin.split_once("://").filter(|(scheme, _)| !scheme.eq_ignore_ascii_case("file")) else {
+        return pin.to_owned();
+    };
+    let (place, query) = match rest.split_once(['?', '#']) {
+        Some((place, _)) => (place, "?…"),
+        None => (rest, ""),
+    };
+    let (host, path) = place.split_once('/').map_or((place, String::new()), |(host, path)| (host, format!("/{path}")));
+    let host = host.rsplit_once('@').map_or_else(|| host.to_owned(), |(_, host)| format!("…@{host}"));
+    format!("{scheme}://{host}{path}{query}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pins_as_they_may_be_shown() {
+        for (pin, shown) in [
+            ("stable", "stable"),
+            ("1.0.0", "1.0.0"),
+            ("http://10.0.0.1:8000/a/server", "http://10.0.0.1:8000/a/server"),
+            ("https://me:hunter2@host/a@b", "https://…@host/a@b"),
+            ("https://me@host", "https://…@host"),
+            ("https://host/a?token=hunter2", "https://host/a?…"),
+            ("https://host?token=hunter2#x", "https://host?…"),
+            ("file:///opt/what?@server", "file:///opt/what?@server"),
+        ] {
+            assert_eq!(without_secrets(pin), shown);
+        }
     }
 }

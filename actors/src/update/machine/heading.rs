@@ -238,7 +238,7 @@ fn relabel(record: &mut Record, slot: Slot, target: &Target) {
     }
     if let Some(mut content) = record.slots.content(slot).cloned() {
         content.version.clone_from(&target.version);
-        content.pinned = target.is_pin();
+        content.pin = target.pin();
         record.slots.set(slot, Some(content));
     }
 }

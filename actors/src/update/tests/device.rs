@@ -96,6 +96,7 @@ impl Life {
             dev_mode: true,
             address: Rc::new(|| Some(SERVER.to_owned())),
             server,
+            percent: Latest::new(),
             status: status.clone(),
             trace: Trace::default(),
         };

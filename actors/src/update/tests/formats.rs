@@ -19,7 +19,7 @@ fn a_record_reads_back_in_every_state() {
         source: Source::File("/opt/\"my\" server".into()),
         promise: None,
     };
-    let pinned = Installed { version: pin.version.clone(), pinned: true, ..installed("pin") };
+    let pinned = Installed { version: pin.version.clone(), pin: pin.pin(), ..installed("pin") };
     let states = [
         State::Idle(Outcome::None),
         State::Idle(Outcome::Committed),
@@ -57,7 +57,7 @@ fn the_record_is_written_like_this() {
     assert_eq!(
         body,
         format!(
-            "{{\"active\":\"a\",\"bad\":[],\"slot-a\":{{\"length\":100,\"pinned\":false,\"sha256\":\"{old}\",\
+            "{{\"active\":\"a\",\"bad\":[],\"slot-a\":{{\"length\":100,\"sha256\":\"{old}\",\
              \"version\":\"1.0.0\"}},\"state\":\"downloading\",\"target\":{{\"length\":100,\"sha256\":\"{new}\",\
              \"url\":\"http://fleet/1.1.0\",\"version\":\"1.1.0\"}},\"wanted\":\"stable\"}}\n"
         )
@@ -79,7 +79,7 @@ fn a_damaged_record_is_seen_as_such() {
     assert!(Record::decode(&later).unwrap_err().to_string().contains("another format"));
     // The largest that can be: pins at their longest, every character escaped.
     let long = |mark: &str| format!("http://{mark}/{}", "\"".repeat(2048 - 9));
-    let pin = |mark: &str| Installed { version: long(mark), pinned: true, ..installed(mark) };
+    let pin = |mark: &str| Installed { version: long(mark), pin: Some([7; 32]), ..installed(mark) };
     let target = Target { version: long("t"), source: Source::Web(long("t")), promise: None };
     let slots = Slots { active: Some(Slot::A), a: Some(pin("a")), b: Some(pin("b")) };
     let mut full = Record { wanted: long("t"), slots, state: State::Downloading(target), bad: Vec::new() };

@@ -37,7 +37,7 @@ fn policy() -> Policy {
 /// Bytes of a version: its number repeated.
 fn installed(version: &str) -> Installed {
     let number = version.bytes().fold(0, u8::wrapping_add);
-    Installed { version: version.into(), sha256: [number; 32], length: 100, pinned: false }
+    Installed { version: version.into(), sha256: [number; 32], length: 100, pin: None }
 }
 
 fn target(version: &str) -> Target {

@@ -407,7 +407,8 @@ fn a_disk_that_refuses_leaves_everything_as_it_was() {
 #[test]
 fn pins_are_fetched_once_and_checked() {
     let pin = "http://10.0.0.1/server";
-    let content = |url: &str| Installed { version: url.into(), pinned: true, ..installed("pin") };
+    let pinned = Target::of_pin(&wish(pin).setting).expect("an address");
+    let content = |url: &str| Installed { version: url.into(), pin: pinned.pin(), ..installed("pin") };
     let start = record(State::Idle(Outcome::None), slots(Some(Slot::A), Some("1.0.0"), None));
     let mut machine = resumed(policy(), start, at(0));
     walk(
