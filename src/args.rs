@@ -203,7 +203,8 @@ mod tests {
     #[test]
     fn help_names_every_option_and_variable() {
         let text = help();
-        for word in ["-c, --config", "--defaults", "-d, --debug", "-w, --wait", "-h, --help", "--version", "--dev-mode"] {
+        for word in ["-c, --config", "--defaults", "-d, --debug", "-w, --wait", "-h, --help", "--version", "--dev-mode"]
+        {
             assert!(text.contains(word), "{word}");
         }
         for word in ["PLATFORM_AGENT_DEBUG", "PLATFORM_AGENT_WAIT_FOR_UPDATE", "PLATFORM_AGENT_DEVMODE"] {

@@ -23,7 +23,7 @@ use platform_agent::{
     lock::{self, LockError},
     logger, platform,
     uplink::{Settings, Uplink},
-    wiring::{self, Identity, LOG_RING_BYTES, Parts},
+    wiring::{self, Identity, Parts},
 };
 use smol::{LocalExecutor, future::FutureExt as _};
 
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
         );
         return ExitCode::from(NEEDS_ROOT);
     }
-    let (writer, reader) = lossy::lossy(LOG_RING_BYTES);
+    let (writer, reader) = wiring::log_ring();
     logger::start(writer.clone(), options.debug);
     let _lock = match lock::take(&options.root) {
         Ok(lock) => lock,

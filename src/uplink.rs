@@ -19,7 +19,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use actors::cloud::port::{Cloud, CloudError, Replies, Requests};
+use actors::{
+    cloud::port::{Cloud, CloudError, Replies, Requests},
+    kit::reply,
+};
 use api::{
     client::{CallError, CallOptions, Client, Code, Now, ProxyChoice, Trust},
     method::Unary,
@@ -165,22 +168,21 @@ impl Cloud for Uplink {
             Ok((client, _)) => client,
             Err(error) => return failed(error),
         };
-        let (answer, answered) = async_channel::bounded(1);
+        let (reply, answered) = reply::reply();
         let given_up = Arc::new(AtomicBool::new(false));
         let work = {
             let (client, given_up) = (client.clone(), Arc::clone(&given_up));
             move || {
-                // Nobody may be waiting any more.
-                let _ = answer.try_send(ask(&client, requests, &given_up));
+                reply.give(ask(&client, requests, &given_up));
             }
         };
         let mut ticket = match self.bridge.submit(client, given_up, Box::new(work)) {
             Ok(ticket) => ticket,
             Err(error) => return failed(error),
         };
-        let replies = answered.recv().await;
+        let replies = answered.get().await;
         ticket.over = true;
-        let ended = |_| failed(CloudError::Unreachable { reason: "the calling thread ended early".into() });
+        let ended = || failed(CloudError::Unreachable { reason: "the calling thread ended early".into() });
         replies.unwrap_or_else(ended)
     }
 }

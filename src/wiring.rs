@@ -36,7 +36,7 @@ use smol::LocalExecutor;
 
 /// Two minutes of a chatty machine server, as bytes in one ring; older lines are dropped and counted. What the ring
 /// passes on is on the disk within a second.
-pub const LOG_RING_BYTES: usize = 64 * 1024;
+const LOG_RING_BYTES: usize = 64 * 1024;
 /// One answer to an opening, one switch, and room for the next of each.
 const SERVER_MAIL: usize = 4;
 /// Reasons to call the fleet server at once say the same twice.
@@ -130,6 +130,12 @@ impl Agent {
 
 // ── Wiring ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+/// The ring of log lines, made before everything else: the first thing that is said is in it.
+#[must_use]
+pub fn log_ring() -> (lossy::Writer, lossy::Reader) {
+    lossy::lossy(LOG_RING_BYTES)
+}
+
 /// Makes the channels and starts the actors, by rank.
 #[must_use]
 pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
@@ -150,6 +156,7 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
     let acknowledged = Latest::new();
     let report = Latest::new();
     let progress = Latest::new();
+    let percent = Latest::new();
     let offered = Latest::new();
     let spool = Latest::new();
 
@@ -196,6 +203,7 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
                 address: Rc::new(move || address().map(|identity| identity.address)),
                 server: to_server,
                 status: progress.clone(),
+                percent,
                 trace: trace.clone(),
             },
         )
@@ -248,7 +256,7 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
                 places: Places { credentials, folder: root.clone(), record: state.join("machine-server.process") },
                 api_key: Rc::new(move || identity()?.api_key),
                 boot_id: board.host.facts().boot_id.clone(),
-                windows: Some(Rc::new(SystemWindows::new(Rc::clone(&board.files)))),
+                windows: Rc::new(SystemWindows::new(Rc::clone(&board.files))),
                 lines: log_writer,
                 report: report.clone(),
                 hand_over: Rc::clone(&hand_over),

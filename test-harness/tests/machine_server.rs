@@ -23,6 +23,7 @@ use actors::{
         trace::Trace,
     },
     logs::line::{Level, Line},
+    maintenance::SystemWindows,
     rank::Actor,
     server::{
         Command, Phase, Program, Report,
@@ -111,7 +112,7 @@ impl Device {
             },
             api_key: Rc::new(|| Some(ApiKey { id: "the id".into(), key: "the key".into() })),
             boot_id: pieces.host.facts().boot_id.clone(),
-            windows: None,
+            windows: Rc::new(SystemWindows::new(Rc::new(board_portable::PortableFiles))),
             lines: writer,
             report: report.clone(),
             hand_over: Rc::clone(&hand_over),

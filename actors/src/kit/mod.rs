@@ -9,13 +9,15 @@
 //! | [`latest`] | the newest value replaces the older one | states |
 //! | [`lossy`] | the oldest record is dropped and counted | log lines |
 //!
-//! Everything here is for one thread, except the sending end of [`lossy`]: log records come from anywhere.
+//! Everything here is for one thread, except the sending end of [`lossy`], because log records come from anywhere, and
+//! [`reply`], which is how a thread answers.
 
 pub mod background;
 pub mod backoff;
 pub mod latest;
 pub mod lossy;
 pub mod mailbox;
+pub mod reply;
 pub mod step;
 pub mod supervise;
 pub mod trace;

@@ -230,13 +230,7 @@ impl Machine {
     /// Continues where the last agent stopped. `boot` is the fingerprint of this boot; `adopted` says that the recorded
     /// process lives and is watched.
     #[must_use]
-    pub fn resume(
-        policy: Policy,
-        boot: u64,
-        record: Record,
-        adopted: bool,
-        now: Now,
-    ) -> Machine {
+    pub fn resume(policy: Policy, boot: u64, record: Record, adopted: bool, now: Now) -> Machine {
         let backoff = Backoff::new(policy.backoff_first, policy.backoff_max, policy.seed);
         let server = record.running.filter(|_| adopted).map(|recorded| Server { recorded, since: now.mono });
         let state = match &server {

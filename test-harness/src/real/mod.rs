@@ -10,7 +10,6 @@ pub mod process;
 pub mod programs;
 pub mod releases;
 pub mod stand_in;
-pub mod stand_in;
 pub mod structs;
 
 use std::time::{Duration, Instant};
