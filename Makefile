@@ -45,6 +45,7 @@ clippy: needs
 deny:
 	@command -v cargo-deny >/dev/null || { echo 'cargo-deny is missing: cargo install cargo-deny --locked' >&2; exit 1; }
 	$(CARGO) deny check bans licenses sources
+	$(CARGO) deny --workspace check bans licenses sources
 
 build: needs
 	$(CARGO) build --package platform-agent --profile device
