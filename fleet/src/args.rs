@@ -80,6 +80,9 @@ pub struct Serve {
     /// Megabytes of log entries kept of all parts.
     #[arg(long, value_name = "MB", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
     pub log_megabytes: u32,
+    /// Seconds between two questions of a device: a change arrives within this.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=5))]
+    pub check_seconds: u64,
     /// When ready, print one line of JSON {"url", "address"} instead of a sentence.
     #[arg(long)]
     pub json: bool,

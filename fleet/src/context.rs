@@ -1,6 +1,6 @@
 //! What every operation may use.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 
@@ -35,6 +35,8 @@ pub struct Context {
     pub logs: Logs,
     /// Answers to devices that are still good.
     pub configurations: Configurations,
+    /// How often devices ask.
+    pub check_every: Duration,
     /// Which versions there are.
     pub releases: releases::Watched,
     /// The time.

@@ -4,6 +4,7 @@ use std::{
     error::Error,
     io::{self, Write},
     process::ExitCode,
+    time::Duration,
 };
 
 use clap::Parser;
@@ -110,6 +111,7 @@ fn serve(serve: Serve) -> Result<(), Failure> {
         folder: serve.place.data,
         tls: serve.tls_cert.zip(serve.tls_key),
         address: serve.address,
+        check_every: Duration::from_secs(serve.check_seconds),
         log_limits: Limits::new(serve.log_days, serve.log_megabytes_per_part, serve.log_megabytes),
         durability: if serve.durable { Durability::PowerCut } else { Durability::ProcessDeath },
     };

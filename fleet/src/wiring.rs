@@ -6,6 +6,7 @@ use std::{
     os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use tokio::{sync::watch, task::JoinHandle};
@@ -20,7 +21,7 @@ use crate::{
     logs::{self, Logs},
     presence::{self, Presence},
     releases,
-    services::configuration::Configurations,
+    services::configuration::{CHECK_EVERY, Configurations},
     store::{Durability, OpenError, Store},
 };
 
@@ -37,6 +38,8 @@ pub struct Options {
     pub address: Option<String>,
     /// What an acknowledged write survives.
     pub durability: Durability,
+    /// How often devices ask.
+    pub check_every: Duration,
     /// How much of the logs is kept.
     pub log_limits: logs::retention::Limits,
 }
@@ -50,6 +53,7 @@ impl Default for Options {
             tls: None,
             address: None,
             durability: Durability::default(),
+            check_every: CHECK_EVERY,
             log_limits: logs::retention::Limits::default(),
         }
     }
@@ -130,6 +134,7 @@ pub fn context(options: &Options, address: String, draining: watch::Receiver<boo
         changes: Changes::default(),
         logs: Logs::new(store.logs.clone(), options.log_limits),
         configurations: Configurations::default(),
+        check_every: options.check_every,
         releases: releases::Watched::new(releases::Folder::of_data(&options.folder)),
         clock: Clock::default(),
         metrics: Metrics::default(),

@@ -40,7 +40,7 @@ use crate::{
     store::{devices, fragments},
 };
 
-/// How often a device asks for its configuration: a change arrives within this, and a device is live for two of them.
+/// How often a device asks for its configuration unless the operator of this server says otherwise: a change arrives within this, and a device is live for two of them.
 pub const CHECK_EVERY: Duration = Duration::from_secs(5);
 /// Bytes of kept answers; at 4 KiB each, those of 16,000 devices.
 const KEPT_MAX_BYTES: usize = 64 << 20;
@@ -194,7 +194,7 @@ fn response(context: &Context, composed: &Composed, platform: &str) -> DeviceAge
     let hint = |product, setting| hint(context, agent, product, setting, platform);
     let [agent_product, server_product] = catalog::PRODUCTS;
     DeviceAgentConfigResponse {
-        check_interval: prost_types::Duration::try_from(CHECK_EVERY).ok(),
+        check_interval: prost_types::Duration::try_from(context.check_every).ok(),
         agent_update_info: hint(agent_product.0, agent_product.1),
         platform_server_update_info: hint(server_product.0, server_product.1),
         advanced_settings: advanced_settings(agent),

@@ -2,8 +2,6 @@
 //!
 //! Each call counts as a sign of life, in memory; none costs a commit for that.
 
-use std::time::Duration;
-
 use api::pb::platform::{
     app::{
         agent::v1::DeviceAgentConfigRequest,
@@ -26,8 +24,6 @@ use crate::{
     store::{devices, status},
 };
 
-/// How often a device asks whether to restart: beside its configuration, so that it wakes up once.
-const RESTART_CHECK_EVERY: Duration = configuration::CHECK_EVERY;
 /// Of a device's status; the device's own limits keep it far below.
 const STATUS_MAX_BYTES: usize = 64 << 10;
 
@@ -116,7 +112,8 @@ pub async fn needs_restart(
     Ok(NeedsRestartResponse {
         id: request.id,
         must_restart,
-        restart_check_interval: prost_types::Duration::try_from(RESTART_CHECK_EVERY).ok(),
+        // Beside its configuration, so that it wakes up once.
+        restart_check_interval: prost_types::Duration::try_from(context.check_every).ok(),
     })
 }
 
