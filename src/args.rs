@@ -161,7 +161,8 @@ mod tests {
 
     #[test]
     fn an_option_wins_over_fast_start_which_wins_over_the_wait_variable() {
-        let rows: [(&str, &[(&str, &str)], Option<bool>); 6] = [
+        type Set = &'static [(&'static str, &'static str)];
+        let rows: [(&str, Set, Option<bool>); 6] = [
             ("", &[], None),
             ("--wait", &[], Some(true)),
             ("-w", &[("PLATFORM_AGENT_FAST_START", "1")], Some(true)),

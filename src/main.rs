@@ -15,9 +15,9 @@ use actors::{
 };
 use api::{
     brand,
-    client::{Credentials, ProxyChoice, Trust},
+    client::{Credentials, ProxyChoice, Tls, Trust},
 };
-use board_portable::Options as FetchOptions;
+use board_portable::PortableFetch;
 use platform_agent::{
     args::{self, Options, Request},
     lock::{self, LockError},
@@ -85,7 +85,8 @@ async fn run(
     executor: &Rc<LocalExecutor<'static>>,
 ) -> ExitCode {
     let program = format!("{}/{}", brand::AGENT, env!("CARGO_PKG_VERSION"));
-    let fetch = FetchOptions { user_agent: program.clone(), authorities: None, now: Some(Arc::new(trusted_now)) };
+    let tls = Tls::new(Trust::System, Some(Arc::new(trusted_now)));
+    let fetch = PortableFetch::new(program.clone(), tls.clone());
     let board = match platform::connect(executor, &options.root.join("run"), fetch) {
         Ok(board) => board,
         Err(error) => {
@@ -104,8 +105,7 @@ async fn run(
     let uplink = Rc::new(Uplink::new(Settings {
         credentials: options.credentials.clone(),
         plain_http: options.dev_mode,
-        trust: Trust::System,
-        now: Some(Arc::new(trusted_now)),
+        tls,
         proxy: ProxyChoice::Environment,
         program,
     }));

@@ -19,13 +19,13 @@ pub enum PlatformError {
 pub fn connect(
     executor: &Rc<LocalExecutor<'static>>,
     run_folder: &Path,
-    fetch: board_portable::Options,
+    fetch: board_portable::PortableFetch,
 ) -> Result<Board, PlatformError> {
     let pieces = board_linux::connect(executor, run_folder)?;
     Ok(Board {
         clock: pieces.clock,
         files: Rc::new(board_portable::PortableFiles),
-        fetch: Rc::new(board_portable::PortableFetch::new(fetch)),
+        fetch: Rc::new(fetch),
         processes: pieces.processes,
         service: pieces.service,
         host: pieces.host,

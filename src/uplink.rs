@@ -24,7 +24,7 @@ use actors::{
     kit::reply,
 };
 use api::{
-    client::{CallError, CallOptions, Client, Code, Now, ProxyChoice, Trust},
+    client::{CallError, CallOptions, Client, Code, ProxyChoice, Tls},
     method::Unary,
     pb::platform::{
         app::{
@@ -55,10 +55,8 @@ pub struct Settings {
     pub credentials: PathBuf,
     /// Whether a secret may travel over plain http to another machine.
     pub plain_http: bool,
-    /// Whose certificates are believed.
-    pub trust: Trust,
-    /// The time at which they are judged, on devices whose clock may be wrong; `None` takes the system's.
-    pub now: Option<Now>,
+    /// Whose certificates are believed, and at what time they are judged.
+    pub tls: Tls,
     /// Which proxy is taken.
     pub proxy: ProxyChoice,
     /// Name and version of this program, for the server's log.
@@ -112,16 +110,9 @@ impl Uplink {
         *line = None;
         let no_identity = |reason: String| CloudError::NoIdentity { reason };
         let identity = self.identity().map_err(|error| no_identity(error.to_string()))?;
-        let Settings { trust, now, proxy, program, .. } = self.settings.clone();
-        let builder = Client::builder(identity.server)
-            .credentials(identity.credentials)
-            .trust(trust)
-            .proxy(proxy)
-            .program(program);
-        let builder = match now {
-            Some(now) => builder.now(now),
-            None => builder,
-        };
+        let Settings { tls, proxy, program, .. } = self.settings.clone();
+        let builder =
+            Client::builder(identity.server).credentials(identity.credentials).tls(tls).proxy(proxy).program(program);
         let client = builder.build().map_err(|error| CloudError::Unreachable { reason: error.to_string() })?;
         if let Some(file) = state {
             *line = Some(Line { file, part_id: identity.part_id.clone(), client: client.clone() });

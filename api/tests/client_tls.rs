@@ -13,7 +13,7 @@ use std::{
 
 use api::{
     Secret,
-    client::{Address, CallError, CallOptions, Client, ProxyChoice, Trust},
+    client::{Address, CallError, CallOptions, Client, ProxyChoice, Tls, Trust},
     pb::platform::app::v1::{NeedsRestartRequest, NeedsRestartResponse, robot_service},
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
@@ -73,7 +73,7 @@ fn address(scheme: &str, server: SocketAddr) -> Address {
 }
 
 fn client(server: &Server, trust: Trust) -> Client {
-    Client::builder(address("https", server.address)).trust(trust).build().unwrap()
+    Client::builder(address("https", server.address)).tls(Tls::new(trust, None)).build().unwrap()
 }
 
 #[test]
@@ -113,8 +113,10 @@ fn an_authority_from_a_file() {
 #[test]
 fn an_authority_is_not_looked_for_without_encryption() {
     let server = Server::start(|_, line| answer(line, &[message(&yes()), status(0, "")]));
-    let client =
-        Client::builder(address("http", server.address)).trust(Trust::File("/nowhere".into())).build().unwrap();
+    let client = Client::builder(address("http", server.address))
+        .tls(Tls::new(Trust::File("/nowhere".into()), None))
+        .build()
+        .unwrap();
     assert_eq!(ask(&client).unwrap(), yes());
 }
 
@@ -133,8 +135,10 @@ fn certificates_are_judged_at_the_callers_time() {
     let table = [("1970", 0, Some("not valid yet")), ("2022", 52, None), ("2060", 90, Some("has expired"))];
     for (case, years, refused) in table {
         let now = move || UNIX_EPOCH + YEAR * years;
-        let client =
-            Client::builder(address("https", server.address)).trust(ours.trust()).now(Arc::new(now)).build().unwrap();
+        let client = Client::builder(address("https", server.address))
+            .tls(Tls::new(ours.trust(), Some(Arc::new(now))))
+            .build()
+            .unwrap();
         match (ask(&client), refused) {
             (Ok(answer), None) => assert_eq!(answer, yes(), "{case}"),
             (Err(CallError::Untrusted { reason, .. }), Some(expected)) => {
@@ -157,7 +161,7 @@ fn no_tls_where_it_was_expected() {
 fn a_handshake_that_never_ends_is_cancelled() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = Client::builder(address("https", listener.local_addr().unwrap()))
-        .trust(Authority::new("ours").trust())
+        .tls(Tls::new(Authority::new("ours").trust(), None))
         .build()
         .unwrap();
     let there = client.clone();
@@ -216,7 +220,7 @@ fn encrypted_and_plain_calls_go_through_a_proxy() {
         let (proxy, heard) = proxy(server, "200 Connection established");
         // A name that only the proxy could resolve.
         let address = format!("{scheme}://fleet.test").parse().unwrap();
-        let client = Client::builder(address).trust(ours.trust()).proxy(through(proxy)).build().unwrap();
+        let client = Client::builder(address).tls(Tls::new(ours.trust(), None)).proxy(through(proxy)).build().unwrap();
         assert_eq!(ask(&client).unwrap(), yes(), "{scheme}");
         let head = heard.recv().unwrap();
         assert_eq!(head[0], format!("CONNECT fleet.test:{port} HTTP/1.1"));

@@ -6,7 +6,7 @@ use std::{env, path::PathBuf};
 
 use api::{
     Secret, brand,
-    client::{Address, CallOptions, Client, Credentials, Stream, Trust},
+    client::{Address, CallOptions, Client, Credentials, Stream, Tls, Trust},
     method::{ServerStream, Unary},
 };
 use prost::Message;
@@ -76,7 +76,7 @@ pub(crate) fn client(profile: &Profile) -> Result<Client, Failure> {
     let trust = profile.ca.clone().map_or(Trust::System, Trust::File);
     let builder = Client::builder(address)
         .credentials(credentials)
-        .trust(trust)
+        .tls(Tls::new(trust, None))
         .message_bytes_max(MESSAGE_BYTES_MAX)
         .program(format!("{}-cli/{}", brand::NAME, env!("CARGO_PKG_VERSION")));
     Ok(builder.build()?)

@@ -130,8 +130,7 @@ fn uplink(path: &Path) -> Uplink {
     Uplink::new(Settings {
         credentials: path.to_owned(),
         plain_http: false,
-        trust: Trust::System,
-        now: None,
+        tls: Tls::default(),
         proxy: ProxyChoice::Direct,
         program: "test/1".into(),
     })

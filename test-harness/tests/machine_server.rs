@@ -102,7 +102,7 @@ impl Device {
         let ports = Ports {
             clock: Rc::clone(&clock),
             processes,
-            fetch: Rc::new(board_portable::PortableFetch::new(board_portable::Options::default())),
+            fetch: Rc::new(board_portable::PortableFetch::new(String::new(), web::Tls::default())),
             files: Rc::new(board_portable::PortableFiles) as Rc<dyn Files>,
             executor: Rc::clone(&executor),
             places: Places {

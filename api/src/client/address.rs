@@ -59,12 +59,8 @@ impl Address {
 
     /// Whether the server is this machine itself: such traffic never takes a proxy and needs no encryption.
     pub fn is_loopback(&self) -> bool {
-        is_loopback(&self.host)
+        web::is_loopback(&self.host)
     }
-}
-
-pub(super) fn is_loopback(host: &str) -> bool {
-    host.eq_ignore_ascii_case("localhost") || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 impl FromStr for Address {

@@ -9,17 +9,19 @@ use std::{
 };
 
 use prost::Message;
-use rustls::CertificateError;
 use ureq::{
     Agent, AsSendBody, BodyReader,
     http::{HeaderMap, Response, header},
+};
+use web::{
+    NoTrust,
+    rustls::{self, CertificateError},
 };
 
 use super::{
     address::Address,
     error::{CallError, Code, Status},
     grpc_web::{CONTENT_TYPE, Frame, FrameError, Frames, status_of},
-    trust::NoTrust,
 };
 use crate::Secret;
 

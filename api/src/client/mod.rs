@@ -10,10 +10,8 @@ mod error;
 mod exchange;
 mod grpc_web;
 mod proxy;
-mod resolve;
 mod session;
 mod stream;
-mod trust;
 
 use std::{
     io,
@@ -28,21 +26,21 @@ use ureq::{
     unversioned::transport::{ConnectProxyConnector, Connector, TcpConnector},
 };
 
+use web::Names;
+pub use web::{Now, ProxyError, Tls, Trust};
+
 pub use self::{
     address::{Address, AddressError},
     error::{CallError, Cause, Code, Status},
-    proxy::{ProxyChoice, ProxyError},
+    proxy::ProxyChoice,
     session::Credentials,
     stream::Stream,
-    trust::{Now, Trust},
 };
 use self::{
     exchange::{Answer, Exchange, Limits},
     grpc_web::framed,
-    resolve::Names,
     session::{REPEATS_MAX, Session, pause},
     stream::Outgoing,
-    trust::TlsConnector,
 };
 use crate::{
     Secret, brand,
@@ -73,7 +71,7 @@ struct Shared {
     server: Address,
     session: Session,
     config: Config,
-    tls: TlsConnector,
+    tls: Tls,
     names: Names,
     message_bytes_max: u64,
     line: Mutex<Line>,
@@ -131,8 +129,7 @@ impl CallOptions {
 pub struct Builder {
     server: Address,
     credentials: Option<Credentials>,
-    trust: Trust,
-    now: Option<Now>,
+    tls: Tls,
     proxy: ProxyChoice,
     program: String,
     message_bytes_max: u64,
@@ -145,15 +142,10 @@ impl Builder {
         self
     }
 
-    /// Whose certificates are believed; the system's authorities unless said otherwise.
-    pub fn trust(mut self, trust: Trust) -> Self {
-        self.trust = trust;
-        self
-    }
-
-    /// The time at which certificates are judged, for devices whose own clock cannot be relied on.
-    pub fn now(mut self, now: Now) -> Self {
-        self.now = Some(now);
+    /// Whose certificates are believed, and at what time they are judged; the system's authorities and clock unless said
+    /// otherwise. Given to several clients, the authorities are read once.
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = tls;
         self
     }
 
@@ -177,7 +169,7 @@ impl Builder {
 
     /// The client. Nothing is connected yet.
     pub fn build(self) -> Result<Client, ProxyError> {
-        let proxy = self.proxy.resolve(&self.server, |name| std::env::var(name).ok())?;
+        let proxy = self.proxy.resolve(&self.server)?;
         let config = Agent::config_builder()
             .proxy(proxy)
             .http_status_as_error(false)
@@ -198,7 +190,7 @@ impl Builder {
                 server: self.server,
                 session: Session::new(self.credentials),
                 config,
-                tls: TlsConnector::new(self.trust, self.now),
+                tls: self.tls,
                 names: Names::default(),
                 message_bytes_max: self.message_bytes_max,
                 line: Mutex::new(Line { agent: None, generation: 0 }),
@@ -214,8 +206,7 @@ impl Client {
         Builder {
             server,
             credentials: None,
-            trust: Trust::System,
-            now: None,
+            tls: Tls::new(Trust::System, None),
             proxy: ProxyChoice::Environment,
             program: format!("{}-api/{}", brand::NAME, env!("CARGO_PKG_VERSION")),
             message_bytes_max: MESSAGE_BYTES_MAX,

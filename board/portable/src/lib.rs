@@ -7,5 +7,5 @@ mod fetch;
 mod files;
 mod work;
 
-pub use fetch::{Options, PortableFetch};
+pub use fetch::PortableFetch;
 pub use files::PortableFiles;

@@ -182,3 +182,18 @@ fn what_a_leader_leaves_behind_is_ended() {
         })
     });
 }
+
+#[test]
+fn one_that_nobody_recorded_is_found_and_ended() {
+    on_both(|side| {
+        Box::pin(async move {
+            assert_eq!(side.processes.unrecorded(), [], "{}", side.name);
+            let process = side.start("stays");
+            side.ready().await;
+            assert_eq!(side.processes.unrecorded(), [process.id()], "{}", side.name);
+            assert_eq!(side.processes.end_orphans(process.id(), Duration::from_secs(10)).await, 1, "{}", side.name);
+            assert_eq!(process.exited().await, Exit::Signal(15), "{}", side.name);
+            assert_eq!(side.processes.unrecorded(), [], "{}", side.name);
+        })
+    });
+}

@@ -3,37 +3,24 @@
 //! Each fetch has an HTTP client of its own, which is how it can be interrupted without disturbing another one, and why
 //! no connection stays open afterwards. All share one TLS configuration.
 
-mod proxy;
-mod tls;
 mod transfer;
 
 #[cfg(test)]
 mod tests;
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    path::PathBuf,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use board::fetch::{Download, Downloaded, Fetch, FetchError, Progress, Reply};
 use smol::future::FutureExt as _;
 use ureq::{
     Agent,
-    config::Config,
     http::Uri,
-    unversioned::{
-        resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver},
-        transport::{ConnectProxyConnector, Connector as _, NextTimeout, TcpConnector},
-    },
+    unversioned::transport::{ConnectProxyConnector, Connector as _, TcpConnector},
 };
+use web::{Names, Tls, proxy};
 
-use self::{
-    tls::TlsConnector,
-    transfer::{Job, Meter, Transfer},
-};
+use self::transfer::{Job, Meter, Transfer};
 use crate::work;
 
 /// Redirects followed: a release on a mirror behind a balancer needs two or three.
@@ -45,28 +32,17 @@ const BUFFER_BYTES: usize = 16 * 1024;
 /// Headers of an answer.
 const HEADER_BYTES_MAX: usize = 16 * 1024;
 
-/// What fetching needs to know about this device.
-#[derive(Clone, Default)]
-pub struct Options {
-    /// How the agent introduces itself: "platform-agent/1.2.3".
-    pub user_agent: String,
-    /// Certificate authorities to believe instead of the system's, as a PEM file.
-    pub authorities: Option<PathBuf>,
-    /// The time at which certificates are judged, where the system's clock cannot be believed.
-    pub now: Option<Arc<dyn Fn() -> SystemTime + Send + Sync>>,
-}
-
 /// Fetching over HTTP.
 pub struct PortableFetch {
     user_agent: String,
-    tls: TlsConnector,
+    tls: Tls,
 }
 
 impl PortableFetch {
-    /// Reads nothing yet.
+    /// Reads nothing yet. `user_agent` is how the agent introduces itself: "platform-agent/1.2.3".
     #[must_use]
-    pub fn new(options: Options) -> Self {
-        PortableFetch { user_agent: options.user_agent, tls: TlsConnector::new(options.authorities, options.now) }
+    pub const fn new(user_agent: String, tls: Tls) -> Self {
+        PortableFetch { user_agent, tls }
     }
 
     fn agent(&self, url: &str, local: bool, stall: Duration, total: Duration) -> Result<Agent, FetchError> {
@@ -75,12 +51,14 @@ impl PortableFetch {
         if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none_or(str::is_empty) {
             return Err(bad());
         }
-        let proxy = if local { Ok(None) } else { proxy::choose(&uri, |name| std::env::var(name).ok()) };
-        let proxy = proxy.map_err(|reason| FetchError::Unreachable { url: shown(url), reason })?;
+        let (host, encrypted) = (uri.host().unwrap_or_default(), uri.scheme_str() == Some("https"));
+        let environment = |name: &str| std::env::var(name).ok();
+        let proxy = if local { Ok(None) } else { proxy::from_environment(host, encrypted, environment) };
+        let proxy = proxy.map_err(|error| FetchError::Unreachable { url: shown(url), reason: error.to_string() })?;
         let config = Agent::config_builder()
             .proxy(proxy)
             // What was asked for in private is not taken from a redirect to the open.
-            .https_only(uri.scheme_str() == Some("https"))
+            .https_only(encrypted)
             .http_status_as_error(false)
             .max_redirects(if local { 0 } else { REDIRECTS_MAX })
             .max_redirects_will_error(!local)
@@ -140,21 +118,5 @@ fn shown(url: &str) -> String {
     match url.split_once("://").map(|(scheme, rest)| (scheme, rest.split_once('@'))) {
         Some((scheme, Some((user, rest)))) if !user.contains('/') => format!("{scheme}://…@{rest}"),
         _ => url.to_owned(),
-    }
-}
-
-/// Looks up names, and takes addresses as they are: the client's own way starts a thread for each look-up, and a
-/// local server is asked every few seconds.
-#[derive(Debug, Default)]
-struct Names(DefaultResolver);
-
-impl Resolver for Names {
-    fn resolve(&self, uri: &Uri, config: &Config, limit: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
-        let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
-        let Ok(address) = host.parse::<IpAddr>() else { return self.0.resolve(uri, config, limit) };
-        let usual = if uri.scheme_str() == Some("https") { 443 } else { 80 };
-        let mut addresses = self.empty();
-        addresses.push(SocketAddr::new(address, uri.port_u16().unwrap_or(usual)));
-        Ok(addresses)
     }
 }

@@ -79,7 +79,7 @@ fn download(url: &str, into: &Path, validator: Option<&str>) -> Download {
 
 fn run(what: &Download) -> (Result<Downloaded, FetchError>, Progress) {
     let progress = Progress::default();
-    let fetch = PortableFetch::new(Options { user_agent: "test/1".into(), ..Options::default() });
+    let fetch = PortableFetch::new("test/1".into(), Tls::default());
     (smol::block_on(fetch.download(what, &progress)), progress)
 }
 
@@ -287,7 +287,7 @@ fn dropping_the_future_hangs_up() {
         total: Duration::from_secs(3600),
         ..download(&server.url("/file"), &folder.path().join("partial"), None)
     };
-    let fetch = PortableFetch::new(Options::default());
+    let fetch = PortableFetch::new(String::new(), Tls::default());
     smol::block_on(async {
         let progress = Progress::default();
         let download = async {
@@ -307,7 +307,7 @@ fn small_documents() {
         answer("302 Found", &["location: /elsewhere"], b""),
         answer("200 OK", &["content-length: 9"], b"cut"),
     ]);
-    let fetch = PortableFetch::new(Options::default());
+    let fetch = PortableFetch::new(String::new(), Tls::default());
     let get = |local| smol::block_on(fetch.get(&server.url("/doc"), local, Duration::from_secs(5), 5));
     assert_eq!(get(false).unwrap(), Reply { status: 200, body: b"{}".to_vec() });
     assert_eq!(get(false).unwrap(), Reply { status: 503, body: b"later".to_vec() });

@@ -37,7 +37,7 @@ const SYSTEM_BUNDLES: [&str; 6] = [
     "/etc/ssl/certs/ca-bundle.crt",
 ];
 
-/// Tells the time for judging certificates; see [`Builder::now`](super::Builder::now).
+/// Tells the time for judging certificates.
 pub type Now = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 
 /// Whose signature on a server's certificate is believed.
@@ -93,9 +93,9 @@ fn authorities_of(pem: impl Read, place: &str) -> Result<RootCertStore, String> 
     }
 }
 
-/// Adds TLS to connections that ask for it.
+/// Adds TLS to connections that ask for it. Clones share the authorities and the sessions.
 #[derive(Clone)]
-pub(super) struct TlsConnector {
+pub struct Tls {
     shared: Arc<Shared>,
 }
 
@@ -109,10 +109,12 @@ struct Shared {
 /// Carried through the HTTP client's errors so that the call can tell it from a network fault.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct NoTrust(pub(super) String);
+pub struct NoTrust(pub String);
 
-impl TlsConnector {
-    pub(super) fn new(trust: Trust, now: Option<Now>) -> Self {
+impl Tls {
+    /// Nothing is read yet. Certificates are judged at `now`, by the system's clock unless given.
+    #[must_use]
+    pub fn new(trust: Trust, now: Option<Now>) -> Self {
         Self { shared: Arc::new(Shared { trust, now, config: OnceLock::new() }) }
     }
 
@@ -133,9 +135,16 @@ impl TlsConnector {
     }
 }
 
-impl fmt::Debug for TlsConnector {
+impl Default for Tls {
+    /// The system's authorities and clock.
+    fn default() -> Self {
+        Tls::new(Trust::System, None)
+    }
+}
+
+impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TlsConnector")
+        f.write_str("Tls")
     }
 }
 
@@ -154,7 +163,7 @@ impl TimeProvider for Clock {
     }
 }
 
-impl<In: Transport> Connector<In> for TlsConnector {
+impl<In: Transport> Connector<In> for Tls {
     type Out = Either<In, TlsTransport>;
 
     fn connect(&self, details: &ConnectionDetails<'_>, chained: Option<In>) -> Result<Option<Self::Out>, ureq::Error> {
@@ -163,7 +172,7 @@ impl<In: Transport> Connector<In> for TlsConnector {
             return Ok(Some(Either::A(transport)));
         }
         let config = self.config().map_err(|error| ureq::Error::Other(Box::new(error)))?;
-        let host = details.uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+        let host = crate::bare(details.uri.host().unwrap_or_default());
         let name = ServerName::try_from(host)
             .map_err(|_| ureq::Error::Tls("the server's name cannot stand in a certificate"))?
             .to_owned();
@@ -185,7 +194,7 @@ fn refused_or_broken(error: io::Error) -> ureq::Error {
 }
 
 /// An encrypted connection.
-pub(super) struct TlsTransport {
+pub struct TlsTransport {
     buffers: LazyBuffers,
     stream: StreamOwned<ClientConnection, TransportAdapter>,
 }

@@ -29,7 +29,7 @@ const ADDRESSES_MAX: usize = 16;
 
 /// Shared by every connection of one client.
 #[derive(Clone, Default)]
-pub(super) struct Names {
+pub struct Names {
     last: Arc<Mutex<Option<Answer>>>,
 }
 
@@ -41,7 +41,7 @@ struct Answer {
 
 impl Names {
     /// The addresses led nowhere: ask anew next time.
-    pub(super) fn forget(&self) {
+    pub fn forget(&self) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
@@ -53,7 +53,7 @@ impl Names {
     }
 
     fn look_up(&self, host: &str, port: u16, timeout: NextTimeout) -> Result<Vec<SocketAddr>, ureq::Error> {
-        if let Ok(ip) = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
+        if let Ok(ip) = crate::bare(host).parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(ip, port)]);
         }
         let name = format!("{host}:{port}");
