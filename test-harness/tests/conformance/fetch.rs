@@ -177,7 +177,7 @@ fn on_the_real_board(server: &Server, row: &Row) -> Seen {
         PortableFiles.write(&path, &body()[..row.held], Access::Private).unwrap();
     }
     server.serve("/file", &row.served);
-    let (fetch, progress) = (PortableFetch::new(String::new(), Tls::default()), Progress::default());
+    let (fetch, progress) = (PortableFetch::new(String::new(), web::Tls::default()), Progress::default());
     let what = request(format!("{}/file", server.address), path.clone(), row.validator);
     let came = outcome(smol::block_on(fetch.download(&what, &progress)));
     (came, std::fs::read(&path).unwrap_or_default(), progress.have.get())
@@ -225,7 +225,7 @@ fn what_cannot_be_fetched_is_told_alike() {
     };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("part");
-    let real: Rc<dyn Fetch> = Rc::new(PortableFetch::new(String::new(), Tls::default()));
+    let real: Rc<dyn Fetch> = Rc::new(PortableFetch::new(String::new(), web::Tls::default()));
     let sim = SimBoard::new(1);
     sim.web.set_online(false);
     let (board, driver) = (sim.switch_on(), Driver::new(&sim));
@@ -260,7 +260,7 @@ fn small_answers_come_with_their_status_or_not_at_all() {
             Err(error) => outcome(Err(error)),
         };
         let limit = Duration::from_secs(30);
-        let real = PortableFetch::new(String::new(), Tls::default());
+        let real = PortableFetch::new(String::new(), web::Tls::default());
         let url = format!("{}/small", server.address);
         assert_eq!(seen(smol::block_on(real.get(&url, true, limit, 1000))), expected);
         let fetch = Rc::clone(&board.fetch);
