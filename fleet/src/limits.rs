@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Of one request message: a configuration of 1 MiB as text and again as a Struct, with room around it.
 pub const REQUEST_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Of a login, which is answered to anybody.
+pub const LOGIN_BYTES_MAX: usize = 16 * 1024;
 /// Of one configuration as JSON text: what a device accepts.
 pub const CONFIG_BYTES_MAX: usize = 1024 * 1024;
 /// How deep a configuration may nest: what a device accepts.

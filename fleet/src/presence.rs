@@ -51,18 +51,21 @@ impl Presence {
         if let Ok(parts) = self.parts.read()
             && let Some(seen) = parts.get(part)
         {
-            seen.at.fetch_max(now, Relaxed);
+            // Not the maximum: after a clock was set back, the maximum would be in the future for hours.
+            seen.at.store(now, Relaxed);
             return;
         }
         if let Ok(mut parts) = self.parts.write() {
-            parts.entry(part.into()).or_default().at.fetch_max(now, Relaxed);
+            parts.entry(part.into()).or_default().at.store(now, Relaxed);
         }
     }
 
-    /// The later of what is in memory and what the database said.
-    pub fn last_access(&self, part: &str, stored: Option<Millis>) -> Option<Millis> {
+    /// The later of what is in memory and what the database said, as far as it can be true at `now`.
+    pub fn last_access(&self, part: &str, stored: Option<Millis>, now: Millis) -> Option<Millis> {
         let seen = self.parts.read().ok().and_then(|parts| parts.get(part).map(|seen| seen.at.load(Relaxed)));
-        seen.max(stored)
+        let believable = |at: &Millis| *at <= now + LIVE_WITHIN;
+        // Only a clock that was set back leaves something unbelievable, and then it is all there is to show.
+        seen.filter(believable).max(stored.filter(believable)).or(seen).or(stored)
     }
 
     /// The part is gone: nothing of it is to be written any more.
@@ -78,7 +81,7 @@ impl Presence {
             Ok(parts) => parts
                 .iter()
                 .map(|(part, seen)| (part, seen.at.load(Relaxed), seen.written.load(Relaxed)))
-                .filter(|(_, at, written)| at > written)
+                .filter(|(_, at, written)| at != written)
                 .map(|(part, at, _)| (part.clone(), at))
                 .collect(),
             Err(_) => return Err(DbError::Closed),
@@ -93,7 +96,7 @@ impl Presence {
         if let Ok(parts) = self.parts.read() {
             for (part, at) in &new {
                 if let Some(seen) = parts.get(part) {
-                    seen.written.fetch_max(*at, Relaxed);
+                    seen.written.store(*at, Relaxed);
                 }
             }
         }
@@ -104,9 +107,9 @@ impl Presence {
 /// What a last access means at a moment.
 pub fn liveness(last_access: Option<Millis>, now: Millis) -> Liveness {
     match last_access {
-        // A clock that was set back leaves accesses in the future: those devices spoke, so they are live.
-        Some(at) if now - at <= LIVE_WITHIN => Liveness { last_access, live: true, seconds_since: 0 },
-        Some(at) => Liveness { last_access, live: false, seconds_since: (now - at) / 1000 },
+        // In the future is possible after a clock was set back; far in the future says nothing about now.
+        Some(at) if (now - at).abs() <= LIVE_WITHIN => Liveness { last_access, live: true, seconds_since: 0 },
+        Some(at) => Liveness { last_access, live: false, seconds_since: (now - at).max(0) / 1000 },
         None => Liveness { last_access, live: false, seconds_since: 0 },
     }
 }
@@ -116,12 +119,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_clock_that_was_set_back_keeps_nobody_alive() {
+        let presence = Presence::default();
+        presence.touch("part", 1_000_000);
+        assert_eq!(presence.last_access("part", Some(999_000), 1_000_000), Some(1_000_000));
+        // Set back by 900 seconds: silent devices are not live, those that speak again are.
+        assert!(!liveness(presence.last_access("part", None, 100_000), 100_000).live);
+        presence.touch("part", 101_000);
+        assert_eq!(presence.last_access("part", Some(1_000_000), 101_000), Some(101_000));
+    }
+
+    #[test]
     fn live_for_ten_seconds() {
         let table = [
             (None, 50_000, false, 0),
             (Some(40_000), 50_000, true, 0),
             (Some(39_999), 50_000, false, 10),
             (Some(60_000), 50_000, true, 0),
+            (Some(60_001), 50_000, false, 0),
         ];
         for (last_access, now, live, seconds_since) in table {
             assert_eq!(liveness(last_access, now), Liveness { last_access, live, seconds_since }, "{last_access:?}");

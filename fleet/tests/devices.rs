@@ -337,7 +337,7 @@ async fn an_unchanged_heartbeat_asks_the_database_nothing() {
     // Another configuration is served by the very next call.
     world.configure(json!({"agent": {"advanced_settings": {"debug": false}}})).await;
     assert_ne!(device.config().await.expect("answers"), first);
-    assert!(world.server.context.presence.last_access(PART, None).is_some());
+    assert!(world.server.context.presence.last_access(PART, None, world.server.context.clock.now()).is_some());
     world.stop().await;
 }
 

@@ -82,17 +82,26 @@ async fn updates_are_ordered_stale_ones_refused_and_history_keeps_what_was() {
         assert!((now.seconds, now.nanos) > (last.seconds, last.nanos), "{n}");
         last = now;
     }
+    // Not even a clock that is set back by an hour makes a later change look earlier.
+    world.server.context.clock.push(-3_600_000);
+    let mut request = update(&part, r#"{"n":20}"#);
+    request.last_known_update = Some(last);
+    let done: UpdateRobotPartResponse = owner.client.app("UpdateRobotPart", request).await.unwrap();
+    let now = done.part.unwrap().last_updated.unwrap();
+    assert!((now.seconds, now.nanos) > (last.seconds, last.nanos));
+    world.server.context.clock.push(3_600_000);
+
     let mut stale = update(&part, "{}");
     stale.last_known_update = part.last_updated;
     assert_eq!(code(owner.client.app::<_, UpdateRobotPartResponse>("UpdateRobotPart", stale).await), Code::Aborted);
 
     let all = GetRobotPartHistoryRequest { id: part.id.clone(), ..Default::default() };
     let history: GetRobotPartHistoryResponse = owner.client.app("GetRobotPartHistory", all.clone()).await.unwrap();
-    assert_eq!(history.history.len(), 20);
+    assert_eq!(history.history.len(), 21);
     assert!(history.next_page_token.is_empty());
-    assert_eq!(history.history[0].old.as_ref().unwrap().robot_config_json(), r#"{"n":18}"#);
+    assert_eq!(history.history[0].old.as_ref().unwrap().robot_config_json(), r#"{"n":19}"#);
     assert_eq!(history.history[0].edited_by.as_ref().unwrap().value, owner.key_id);
-    assert_eq!(history.history[19].old.as_ref().unwrap().robot_config_json(), "{}");
+    assert_eq!(history.history[20].old.as_ref().unwrap().robot_config_json(), "{}");
 
     let mut pages = Vec::new();
     let mut request = GetRobotPartHistoryRequest { page_limit: Some(6), ..all };

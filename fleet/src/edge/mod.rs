@@ -31,7 +31,7 @@ pub use tls::{TlsError, acceptor};
 use crate::{
     authn::Caller,
     context::Context,
-    limits::REQUEST_BYTES_MAX,
+    limits::{LOGIN_BYTES_MAX, REQUEST_BYTES_MAX},
     operations::{
         Operations, admin_service_server::AdminServiceServer, agent_device_service_server::AgentDeviceServiceServer,
         app_service_server::AppServiceServer, auth_service_server::AuthServiceServer,
@@ -65,13 +65,14 @@ impl Services {
         let operations = Arc::new(Operations { context: context.clone() });
         Self {
             context,
-            auth: AuthServiceServer::from_arc(operations.clone()),
+            auth: AuthServiceServer::from_arc(operations.clone()).max_decoding_message_size(LOGIN_BYTES_MAX),
             app: AppServiceServer::from_arc(operations.clone()).max_decoding_message_size(REQUEST_BYTES_MAX),
             robot: RobotServiceServer::from_arc(operations.clone()).max_decoding_message_size(REQUEST_BYTES_MAX),
             agent: AgentDeviceServiceServer::from_arc(operations.clone()),
             device: DeviceServiceServer::from_arc(operations.clone()).max_decoding_message_size(REQUEST_BYTES_MAX),
             admin: AdminServiceServer::from_arc(operations),
-            health: tonic_health::pb::health_server::HealthServer::new(health),
+            health: tonic_health::pb::health_server::HealthServer::new(health)
+                .max_decoding_message_size(LOGIN_BYTES_MAX),
         }
     }
 

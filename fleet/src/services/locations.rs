@@ -131,6 +131,8 @@ pub async fn update(
     if moves {
         context.ancestry.changed();
         context.changes.shared();
+        // Calls that stay open (tails) belong to keys that may have lost their way here.
+        context.authn.forget_all();
     }
     Ok(UpdateLocationResponse { location: Some(location) })
 }

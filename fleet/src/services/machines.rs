@@ -142,8 +142,9 @@ pub async fn api_keys(
 
 /// The wire's three ways to say one thing.
 pub(super) fn presence(context: &Context, part: Option<&str>, stored: Option<Millis>) -> (Liveness, OnlineState) {
-    let last_access = part.and_then(|part| context.presence.last_access(part, stored));
-    let live = liveness(last_access, context.clock.now());
+    let now = context.clock.now();
+    let last_access = part.and_then(|part| context.presence.last_access(part, stored, now));
+    let live = liveness(last_access, now);
     let state = match (live.live, last_access) {
         (true, _) => OnlineState::Online,
         (false, Some(_)) => OnlineState::Offline,

@@ -32,8 +32,10 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use sqlite::Connection;
 use writer::{Job, Submitted};
 
-/// Connections for reading: more than cores buys nothing, and each may cache 1 MiB of pages.
+/// Connections for point reads: more than cores buys nothing, and each may cache 1 MiB of pages.
 const READERS: usize = 4;
+/// Connections for lists and pages, apart: four long ones at once must not hold up every heartbeat.
+const SCANNERS: usize = 4;
 /// Writes that may wait for the writer thread before callers wait themselves; at 20 µs each, a queue of 20 ms.
 const WRITE_QUEUE: usize = 1024;
 
@@ -83,10 +85,16 @@ pub struct Db {
 }
 
 struct Inner {
-    readers: Mutex<Vec<Connection>>,
-    free_readers: Semaphore,
+    readers: Pool,
+    scanners: Pool,
     writes: mpsc::Sender<Submitted>,
     counters: Arc<Counters>,
+}
+
+/// Connections nobody uses at the moment.
+struct Pool {
+    idle: Mutex<Vec<Connection>>,
+    free: Semaphore,
 }
 
 /// Inside a transaction: runs statements. The same for reading and writing; a reader's engine refuses to write.
@@ -101,17 +109,10 @@ impl Db {
         let counters = Arc::new(Counters::default());
         let mut first = Connection::open(path, durability)?;
         migrate::bring_up_to_date(&mut first, path, migrations)?;
-        let readers = (0..READERS).map(|_| Connection::open_reader(path)).collect::<Result<Vec<_>, _>>()?;
+        let (readers, scanners) = (Pool::open(path, READERS)?, Pool::open(path, SCANNERS)?);
         let (writes, queue) = mpsc::channel(WRITE_QUEUE);
         writer::start(first, queue, counters.clone()).map_err(OpenError::Thread)?;
-        Ok(Self {
-            inner: Arc::new(Inner {
-                readers: Mutex::new(readers),
-                free_readers: Semaphore::new(READERS),
-                writes,
-                counters,
-            }),
-        })
+        Ok(Self { inner: Arc::new(Inner { readers, scanners, writes, counters }) })
     }
 
     /// Reads a few rows by key, on this very thread: a point read costs less than handing it to another one.
@@ -120,8 +121,8 @@ impl Db {
         F: FnOnce(&Tx<'_>) -> Result<T, E>,
         E: From<DbError>,
     {
-        let _permit = self.inner.free_readers.acquire().await.map_err(|_| DbError::Closed)?;
-        self.inner.snapshot(work)
+        let _permit = self.inner.readers.free.acquire().await.map_err(|_| DbError::Closed)?;
+        self.inner.readers.snapshot(&self.inner.counters, work)
     }
 
     /// Reads lists and pages: on a thread that may be kept busy, so that short calls do not wait behind it.
@@ -133,9 +134,9 @@ impl Db {
     {
         let inner = self.inner.clone();
         let done = tokio::task::spawn_blocking(move || {
-            let permit = tokio::runtime::Handle::current().block_on(inner.free_readers.acquire());
+            let permit = tokio::runtime::Handle::current().block_on(inner.scanners.free.acquire());
             let _permit = permit.map_err(|_| DbError::Closed)?;
-            inner.snapshot(work)
+            inner.scanners.snapshot(&inner.counters, work)
         });
         done.await.map_err(|_| DbError::Closed)?
     }
@@ -159,9 +160,18 @@ impl Db {
     }
 }
 
-impl Inner {
-    /// One consistent view for all statements of `work`.
-    fn snapshot<T, E: From<DbError>>(&self, work: impl FnOnce(&Tx<'_>) -> Result<T, E>) -> Result<T, E> {
+impl Pool {
+    fn open(path: &Path, size: usize) -> Result<Self, OpenError> {
+        let idle = (0..size).map(|_| Connection::open_reader(path)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { idle: Mutex::new(idle), free: Semaphore::new(size) })
+    }
+
+    /// One consistent view for all statements of `work`. The caller holds one of the `free` permits.
+    fn snapshot<T, E: From<DbError>>(
+        &self,
+        counters: &Counters,
+        work: impl FnOnce(&Tx<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
         /// Gives the connection back also when `work` panics.
         struct Borrowed<'a>(&'a Mutex<Vec<Connection>>, Option<Connection>);
         impl Drop for Borrowed<'_> {
@@ -172,11 +182,11 @@ impl Inner {
                 }
             }
         }
-        let connection = self.readers.lock().map_err(|_| DbError::Closed)?.pop().ok_or(DbError::Closed)?;
-        let borrowed = Borrowed(&self.readers, Some(connection));
+        let connection = self.idle.lock().map_err(|_| DbError::Closed)?.pop().ok_or(DbError::Closed)?;
+        let borrowed = Borrowed(&self.idle, Some(connection));
         let Some(connection) = borrowed.1.as_ref() else { return Err(DbError::Closed.into()) };
         connection.begin_snapshot()?;
-        work(&Tx { connection, counters: &self.counters })
+        work(&Tx { connection, counters })
     }
 }
 

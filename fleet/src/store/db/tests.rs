@@ -94,8 +94,8 @@ async fn a_full_disk_is_said_and_survived() {
     let (writes, queue) = mpsc::channel(4);
     let counters = Arc::new(Counters::default());
     writer::start(first, queue, counters.clone()).unwrap();
-    let readers = vec![sqlite::Connection::open_reader(&path).unwrap()];
-    let inner = Inner { readers: Mutex::new(readers), free_readers: Semaphore::new(1), writes, counters };
+    let pool = || Pool::open(&path, 1).unwrap();
+    let inner = Inner { readers: pool(), scanners: pool(), writes, counters };
     let db = Db { inner: Arc::new(inner) };
     let long = "x".repeat(100_000);
     let full = db.write(move |tx| insert(tx, &long, 1)).await;
