@@ -35,7 +35,7 @@ const SIGTERM: i32 = 15;
 pub struct Policy {
     /// How long a minute is; shorter for tests.
     pub minute: Duration,
-    /// From SIGTERM to SIGKILL.
+    /// From SIGTERM to SIGKILL: two minutes.
     pub stop_limit: Duration,
     /// How long the update actor may take to answer an opening before what ran last is started.
     pub answer_limit: Duration,
@@ -59,7 +59,7 @@ impl Policy {
     pub fn new(minute: Duration, seed: u64) -> Self {
         Policy {
             minute,
-            stop_limit: Duration::from_secs(120),
+            stop_limit: minute * 2,
             answer_limit: Duration::from_secs(2),
             hold_limit: Duration::from_secs(12 * 60),
             backoff_first: Duration::from_secs(1),

@@ -58,11 +58,23 @@ pub fn init(data: &Path, database: Option<&str>) -> Result<Owner, Trouble> {
 impl Fleet {
     /// Starts a server on `listen` (port 0: any free one) and waits until it answers.
     pub fn start(data: &Path, listen: &str, database: Option<&str>, log: &Path) -> Result<Fleet, Trouble> {
+        Self::start_with(data, listen, database, log, &[])
+    }
+
+    /// The same with further arguments.
+    pub fn start_with(
+        data: &Path,
+        listen: &str,
+        database: Option<&str>,
+        log: &Path,
+        arguments: &[&str],
+    ) -> Result<Fleet, Trouble> {
         let mut command = Command::new(programs::find("platform-fleet")?);
         command.args(["serve", "--json", "--listen", listen, "--data"]).arg(data);
         if let Some(database) = database {
             command.args(["--database", database]);
         }
+        command.args(arguments);
         let (process, line) = Running::start(command, "platform-fleet", log, true)?;
         let ready: serde_json::Value = serde_json::from_str(&line)
             .map_err(|_| Trouble(format!("platform-fleet did not start; it said:\n{line}\n{}", process.said())))?;

@@ -6,6 +6,8 @@
 pub mod agent;
 pub mod device;
 pub mod fleet;
+pub mod http;
+pub mod mirror;
 pub mod process;
 pub mod programs;
 pub mod releases;
@@ -16,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// How long anything may take before a test or the sandbox gives up on it. Generous: it is only ever reached by a
 /// fault, on the slowest machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What went wrong, in a sentence for people.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +35,7 @@ impl Trouble {
 /// Asks again and again until there is an answer, at most [`PATIENCE`] long; `what` names it for the error.
 pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> Result<T, Trouble> {
     let begin = Instant::now();
+    let mut pause = Duration::from_millis(10);
     loop {
         if let Some(answer) = ask() {
             return Ok(answer);
@@ -40,6 +43,8 @@ pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> Result<T
         if begin.elapsed() > PATIENCE {
             return Err(Trouble(format!("gave up waiting for {what} after {} s", PATIENCE.as_secs())));
         }
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(pause);
+        // Quick things are seen quickly, slow ones are not held up by being asked.
+        pause = (pause * 2).min(Duration::from_millis(200));
     }
 }

@@ -1,0 +1,22 @@
+//! The main job with real processes, real sockets and the real server: each test is a promise, kept.
+//!
+//! | module | promises about |
+//! |---|---|
+//! | `sandbox` | `make sandbox` |
+//! | `environment` | variables of the machine server |
+//! | `versions` | which version runs, and what is refused |
+//! | `supervision` | a machine server that dies, hangs or does not listen |
+//! | `restart` | `MarkPartForRestart`, and waiting for updates before the first start |
+//! | `offline` | a fleet server that is not there |
+//! | `logs` | lines of agent and machine server |
+//! | `bad_input` | everything that is wrong |
+//! | `command_line` | the five things to try |
+//!
+//! Each has a folder, ports and processes of its own, so they run side by side. They wait for events and never look at
+//! a stop-watch; a minute of settings lasts a second.
+
+#![cfg(target_os = "linux")]
+
+mod environment;
+mod versions;
+mod world;
