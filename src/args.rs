@@ -25,6 +25,17 @@ pub struct Options {
     pub minute: Duration,
 }
 
+impl Options {
+    /// The same with paths that mean the same everywhere: the machine server is started in the root folder, where a
+    /// relative path would name another file.
+    #[must_use]
+    pub fn absolute(self) -> Self {
+        // Fails only for an empty path and when the present folder is gone: the path as it was then says what is wrong.
+        let whole = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+        Options { credentials: whole(self.credentials), defaults: whole(self.defaults), root: whole(self.root), ..self }
+    }
+}
+
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
@@ -157,6 +168,16 @@ mod tests {
         assert_eq!(options.root, PathBuf::from("/opt/platform"));
         assert_eq!((options.debug, options.wait, options.dev_mode), (false, None, false));
         assert_eq!(options.minute, Duration::from_secs(60));
+    }
+
+    #[test]
+    fn relative_paths_are_meant_from_here() {
+        let here = std::env::current_dir().expect("a folder");
+        let found = options("--dev-mode -c me/platform.json --defaults ./d.json", &[]).absolute();
+        assert_eq!(found.credentials, here.join("me/platform.json"));
+        assert_eq!(found.defaults, here.join("d.json"));
+        assert_eq!(found.root, here.join("me/platform-agent"));
+        assert_eq!(options("", &[]).absolute(), options("", &[]));
     }
 
     #[test]

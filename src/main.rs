@@ -41,7 +41,7 @@ const BUILT_AFTER: u64 = 1_795_132_800;
 
 fn main() -> ExitCode {
     let options = match args::parse(env::args_os().skip(1), |name| env::var_os(name), platform::ordinary_user()) {
-        Ok(Request::Run(options)) => options,
+        Ok(Request::Run(options)) => options.absolute(),
         Ok(Request::Help) => {
             print!("{}", args::help());
             return ExitCode::SUCCESS;
