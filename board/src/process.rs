@@ -3,7 +3,11 @@
 //! Output goes into named pipes in a run folder, which the agent holds open for reading and writing, so that a server
 //! whose agent is gone never fails to write and the next agent reads what the last one did not.
 
-use std::{path::PathBuf, rc::Rc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    rc::Rc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 
@@ -49,6 +53,17 @@ pub enum Stream {
     Err,
 }
 
+/// A process that tells by itself that an agent of this device has started it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unrecorded {
+    /// Its name.
+    pub id: ProcessId,
+    /// What it runs.
+    pub program: PathBuf,
+    /// The value of the variable.
+    pub note: String,
+}
+
 /// Why a process could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
@@ -80,8 +95,16 @@ pub trait Processes {
     /// The process an earlier agent started, if it still runs; its output is read from where that agent stopped.
     fn adopt(&self, id: ProcessId) -> Option<Rc<dyn Process>>;
 
-    /// Ends what is left of the group of a leader that is gone: SIGTERM, then SIGKILL after `grace`. Members are only
-    /// taken for ours when they started after the leader did and before its end was seen. Returns how many there were.
+    /// Processes that an agent of this device has started and that still run, as they tell by themselves: for an agent
+    /// without a record of them, whose predecessor was killed after a start and before it could write the name down.
+    ///
+    /// Each leads a group, writes into this device's output pipes, was given `variable` in its environment, and runs a
+    /// program below `programs`; what such a process has started itself is none. Costs a look at every process.
+    fn unrecorded(&self, programs: &Path, variable: &str) -> Vec<Unrecorded>;
+
+    /// Ends what is left of the group of a leader that is gone or unwanted: SIGTERM, then SIGKILL after `grace`. Members
+    /// are only taken for ours when they started after the leader did and before its end was seen. Returns how many
+    /// there were.
     async fn end_orphans(&self, leader: ProcessId, grace: Duration) -> usize;
 
     /// The next piece of output of the running or last process, at most 8 KiB, whole as it was written where the

@@ -10,7 +10,7 @@ use board::{
     Clock,
     fetch::Fetch,
     files::Files,
-    process::{Process, ProcessId, Processes, Stream},
+    process::{Process, ProcessId, Processes, Stream, Unrecorded},
 };
 use smol::{
     LocalExecutor,
@@ -19,12 +19,12 @@ use smol::{
 
 use super::{
     Command, Report, Windows,
-    launch::{ApiKey, Places, launch},
+    launch::{ApiKey, Places, launch, note_variable},
     lines::Lines,
     machine::{Effect, Event, Machine, Now, Policy},
     permission::{ANSWER_BYTES_MAX, Answer, PATH},
     readiness::Readiness,
-    record,
+    record::{self, Note, Record},
 };
 use crate::{
     cloud::RestartsWanted,
@@ -96,8 +96,7 @@ pub struct Ports {
 /// Runs until it is told to stop and the machine server has ended, or was handed over.
 pub async fn run(policy: Policy, inbox: Inbox, ports: Ports) {
     let (questions, answers) = Background::new(&ports.executor);
-    let now = Now { mono: ports.clock.now(), wall: ports.clock.wall(), window: None };
-    let (process, machine) = resume(policy, &ports, now);
+    let (process, machine) = resume(policy, &ports).await;
     let mut ears = Ears { inbox, processes: Rc::clone(&ports.processes), process, answers };
     let mut shell = Shell {
         machine,
@@ -127,19 +126,49 @@ pub async fn run(policy: Policy, inbox: Inbox, ports: Ports) {
 }
 
 /// Finds the machine server of the last agent, or what it left behind.
-fn resume(policy: Policy, ports: &Ports, now: Now) -> (Option<Rc<dyn Process>>, Machine) {
-    let record = record::load(&*ports.files, &ports.places.record);
+async fn resume(policy: Policy, ports: &Ports) -> (Option<Rc<dyn Process>>, Machine) {
+    let mut record = record::load(&*ports.files, &ports.places.record);
     let boot = record::boot(&ports.boot_id);
     let of_this_boot = record.running.as_ref().filter(|recorded| recorded.boot == boot).map(|recorded| recorded.id);
-    let process = of_this_boot.and_then(|id| ports.processes.adopt(id));
+    let mut process = of_this_boot.and_then(|id| ports.processes.adopt(id));
     if let (Some(leader), None) = (of_this_boot, &process) {
         ports.executor.spawn(end_orphans(Rc::clone(&ports.processes), leader)).detach();
+    }
+    if process.is_none()
+        && let Some((found, known)) = unrecorded(ports, boot).await
+    {
+        (process, record) = (Some(found), known);
+        store(ports, &record);
     }
     if let Some(process) = &process {
         log::info!("{} runs as process {} and is adopted", brand::MACHINE_SERVER, process.id().pid);
     }
+    let now = Now { mono: ports.clock.now(), wall: ports.clock.wall(), window: None };
     let machine = Machine::resume(policy, boot, record, process.is_some(), now);
     (process, machine)
+}
+
+/// The machine server of an agent that did not live to write its name down, and what that agent would have written.
+async fn unrecorded(ports: &Ports, boot: u64) -> Option<(Rc<dyn Process>, Record)> {
+    let mut adopted = None;
+    for Unrecorded { id, program, note } in ports.processes.unrecorded(&ports.places.folder, &note_variable()) {
+        let known = Note::decode(&note, program).map(|note| note.record(id, boot));
+        match (&adopted, known, ports.processes.adopt(id)) {
+            (None, Some(known), Some(process)) => adopted = Some((process, known)),
+            // Another agent's words, or a second one: it cannot be kept, and beside another it may not run.
+            _ => {
+                log::warn!("{} {} is in no record and is ended", brand::MACHINE_SERVER, id.pid);
+                ports.processes.end_orphans(id, ORPHAN_GRACE).await;
+            }
+        }
+    }
+    adopted
+}
+
+fn store(ports: &Ports, record: &Record) {
+    if let Err(error) = record::store(&*ports.files, &ports.places.record, record) {
+        log::warn!("a next agent would not find this {}: {error}", brand::MACHINE_SERVER);
+    }
 }
 
 async fn end_orphans(processes: Rc<dyn Processes>, leader: ProcessId) {
@@ -262,11 +291,12 @@ impl Shell {
             Effect::Start(program) => {
                 let settings = self.machine.settings()?;
                 let api_key = (self.ports.api_key)();
-                let launch = launch(&program, settings, &self.ports.places, api_key.as_ref());
+                let note = self.machine.note(program, self.ports.clock.wall());
+                let launch = launch(&note, settings, &self.ports.places, api_key.as_ref());
                 return Some(match self.ports.processes.spawn(&launch) {
                     Ok(started) => {
                         let id = started.id();
-                        log::info!("{} {} runs as process {}", brand::MACHINE_SERVER, program.version, id.pid);
+                        log::info!("{} {} runs as process {}", brand::MACHINE_SERVER, note.program.version, id.pid);
                         *process = Some(started);
                         self.readiness.start_over();
                         Event::Started(id)
@@ -287,12 +317,7 @@ impl Shell {
                 let fetch = Rc::clone(&self.ports.fetch);
                 self.questions.start(async move { (question, ask(&*fetch, &urls).await) });
             }
-            Effect::Store => {
-                let stored = record::store(&*self.ports.files, &self.ports.places.record, &self.machine.record());
-                if let Err(error) = stored {
-                    log::warn!("a next agent would not find this {}: {error}", brand::MACHINE_SERVER);
-                }
-            }
+            Effect::Store => store(&self.ports, &self.machine.record()),
         }
         None
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use api::{Secret, brand, device_config::Advanced};
 use board::process::Launch;
 
-use super::Program;
+use super::record::Note;
 
 /// Where things are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,10 +30,19 @@ pub struct ApiKey {
 /// Ends in this, behind the brand: the machine server need not ask the fleet server whether it shall restart.
 const AGENT_ASKS: &str = "_AGENT_HANDLES_NEEDS_RESTART_CHECKING";
 
-/// How `program` is started. Later variables win over earlier ones and over the agent's own environment, so the
-/// configured ones come last.
+/// Ends in this, behind the brand: the [`Note`], for an agent that finds the process without a record of it.
+const NOTE: &str = "_AGENT_NOTE";
+
+/// Name of the variable that carries the note.
 #[must_use]
-pub fn launch(program: &Program, settings: &Advanced, places: &Places, api_key: Option<&ApiKey>) -> Launch {
+pub fn note_variable() -> String {
+    format!("{}{NOTE}", brand::ENV_PREFIX)
+}
+
+/// How what is noted is started. Later variables win over earlier ones and over the agent's own environment, so the
+/// configured ones come last, except for the note, which is nobody's to choose.
+#[must_use]
+pub fn launch(note: &Note, settings: &Advanced, places: &Places, api_key: Option<&ApiKey>) -> Launch {
     let configured = &settings.server_env;
     let mut environment = vec![
         (format!("{}{AGENT_ASKS}", brand::ENV_PREFIX), "true".to_owned()),
@@ -44,8 +53,9 @@ pub fn launch(program: &Program, settings: &Advanced, places: &Places, api_key: 
         environment.push((brand::ENV_API_KEY.to_owned(), key.expose().to_owned()));
     }
     environment.extend(configured.iter().map(|(name, value)| (name.to_string(), value.expose().to_owned())));
+    environment.push((note_variable(), note.encode()));
     Launch {
-        program: program.path.clone(),
+        program: note.program.path.clone(),
         arguments: vec!["-config".to_owned(), places.credentials.to_string_lossy().into_owned()],
         environment,
         folder: places.folder.clone(),
@@ -97,10 +107,21 @@ impl Fnv {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::tests::settings;
+    use crate::server::{Program, tests::settings};
 
     fn places() -> Places {
         Places { credentials: "/etc/p.json".into(), folder: "/opt/p".into(), record: "/opt/p/record".into() }
+    }
+
+    fn note() -> Note {
+        Note {
+            program: Program { version: "1.0.0".into(), path: "/opt/p/server".into() },
+            started_at: board::Wall::from_millis(0),
+            environment: 0,
+            crashes: 0,
+            crashes_of_program: 0,
+            operator_restarts: 0,
+        }
     }
 
     fn last<'a>(launch: &'a Launch, name: &str) -> Option<&'a str> {
@@ -109,24 +130,27 @@ mod tests {
 
     #[test]
     fn the_configuration_wins_and_the_key_is_given_unless_it_is_configured() {
-        let program = Program { version: "1.0.0".into(), path: "/opt/p/server".into() };
+        let note = note();
         let key = ApiKey { id: "key-id".into(), key: "key-secret".into() };
-        let launched = launch(&program, &settings(&[("GREETING", "hi")]), &places(), Some(&key));
-        assert_eq!(launched.program, program.path);
+        let launched = launch(&note, &settings(&[("GREETING", "hi")]), &places(), Some(&key));
+        assert_eq!(launched.program, note.program.path);
+        assert_eq!(last(&launched, &note_variable()), Some("1 0 0 0 0 0 1.0.0"));
         assert_eq!(launched.arguments, ["-config", "/etc/p.json"]);
         assert_eq!(last(&launched, brand::ENV_STATUS_URL), Some("http://127.0.0.1:8081"));
         assert_eq!(last(&launched, brand::ENV_API_KEY), Some("key-secret"));
         assert_eq!(last(&launched, brand::ENV_API_KEY_ID), Some("key-id"));
         assert_eq!(last(&launched, "GREETING"), Some("hi"));
 
-        let own = settings(&[(brand::ENV_API_KEY, "mine"), (brand::ENV_STATUS_URL, "http://elsewhere")]);
-        let launched = launch(&program, &own, &places(), Some(&key));
+        let (note_name, elsewhere) = (note_variable(), "http://elsewhere");
+        let own = settings(&[(brand::ENV_API_KEY, "mine"), (brand::ENV_STATUS_URL, elsewhere), (&*note_name, "mine")]);
+        let launched = launch(&note, &own, &places(), Some(&key));
+        assert_eq!(last(&launched, &note_name), Some(&*note.encode()));
         assert_eq!(last(&launched, brand::ENV_API_KEY), Some("mine"));
-        assert_eq!(last(&launched, brand::ENV_STATUS_URL), Some("http://elsewhere"));
-        assert_eq!(status_url(&own), "http://elsewhere");
+        assert_eq!(last(&launched, brand::ENV_STATUS_URL), Some(elsewhere));
+        assert_eq!(status_url(&own), elsewhere);
         assert_eq!(status_url(&settings(&[])), "http://127.0.0.1:8081");
 
-        let launched = launch(&program, &settings(&[]), &places(), None);
+        let launched = launch(&note, &settings(&[]), &places(), None);
         assert_eq!(last(&launched, brand::ENV_API_KEY), None);
     }
 

@@ -17,7 +17,7 @@ use super::{
     pending::{Patience, Pending, Rules, Situation, Verdict},
     permission::Answer,
     readiness::Serving,
-    record::{Record, Recorded},
+    record::{Note, Record, Recorded},
 };
 use crate::kit::backoff::Backoff;
 
@@ -324,6 +324,19 @@ impl Machine {
             crashes: self.crashes,
             crashes_of_program: self.crashes_of_program,
             operator_restarts: self.operator_restarts,
+        }
+    }
+
+    /// What [`Machine::record`] will say when `program` has been started now.
+    #[must_use]
+    pub fn note(&self, program: Program, wall: Wall) -> Note {
+        Note {
+            crashes_of_program: if self.ran.as_ref() == Some(&program) { self.crashes_of_program } else { 0 },
+            program,
+            started_at: wall,
+            environment: self.environment,
+            crashes: self.crashes,
+            operator_restarts: self.restarts_wanted,
         }
     }
 

@@ -1,7 +1,8 @@
 //! What the next agent must know to find the running machine server again, and to count on.
 //!
 //! A few lines of text with a checksum. Written after a start, never before: the record of a process that was not
-//! started would be a lie, and a machine server that is not in the record is started once more at worst.
+//! started would be a lie, and nothing may lie between a death and the next start. For an agent that does not live to
+//! write it, the machine server carries a [`Note`] that says the same.
 
 use std::{
     fmt::Write as _,
@@ -54,6 +55,57 @@ pub struct Recorded {
     pub environment: u64,
     /// Where it said it serves.
     pub urls: Vec<String>,
+}
+
+/// What the record will say after a start, except for the process's own name. Handed to the process in its environment;
+/// read only when no record names a process that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// What is started.
+    pub program: Program,
+    /// When.
+    pub started_at: Wall,
+    /// Fingerprint of its configured environment.
+    pub environment: u64,
+    /// See [`super::Report::crashes`].
+    pub crashes: u64,
+    /// See [`super::Report::crashes_of_program`].
+    pub crashes_of_program: u64,
+    /// See [`super::Report::operator_restarts`].
+    pub operator_restarts: u64,
+}
+
+/// First word of a note.
+const NOTE: &str = "1";
+
+impl Note {
+    /// One line, without anything that is secret.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        let Note { program, started_at, environment, crashes, crashes_of_program, operator_restarts } = self;
+        let (started_at, version) = (started_at.as_millis(), &program.version);
+        format!("{NOTE} {started_at} {environment} {crashes} {crashes_of_program} {operator_restarts} {version}")
+    }
+
+    /// Of a process that runs `program`.
+    #[must_use]
+    pub fn decode(note: &str, program: PathBuf) -> Option<Note> {
+        let mut words = note.splitn(7, ' ');
+        (words.next()? == NOTE).then_some(())?;
+        let started_at = Wall::from_millis(words.next()?.parse().ok()?);
+        let mut number = || words.next()?.parse().ok();
+        let (environment, crashes, crashes_of_program, operator_restarts) = (number()?, number()?, number()?, number()?);
+        let program = Program { version: words.next()?.to_owned(), path: program };
+        Some(Note { program, started_at, environment, crashes, crashes_of_program, operator_restarts })
+    }
+
+    /// The record that was not written.
+    #[must_use]
+    pub fn record(self, id: ProcessId, boot: u64) -> Record {
+        let Note { program, started_at, environment, crashes, crashes_of_program, operator_restarts } = self;
+        let running = Recorded { id, boot, started_at, ready_at: None, environment, urls: Vec::new() };
+        Record { running: Some(running), program: Some(program), crashes, crashes_of_program, operator_restarts }
+    }
 }
 
 /// Fingerprint of a boot.
@@ -186,6 +238,30 @@ mod tests {
             let bytes = record.encode();
             assert!(bytes.len() <= RECORD_BYTES_MAX);
             assert_eq!(Record::decode(&bytes), Some(record));
+        }
+    }
+
+    #[test]
+    fn a_note_says_what_the_record_would_have_said() {
+        let starting = Record {
+            running: full().running.map(|running| Recorded { ready_at: None, urls: Vec::new(), ..running }),
+            ..full()
+        };
+        let Record { running: Some(running), program: Some(program), .. } = starting.clone() else { panic!() };
+        let note = Note {
+            program: Program { version: "file:///some where".into(), ..program.clone() },
+            started_at: running.started_at,
+            environment: running.environment,
+            crashes: starting.crashes,
+            crashes_of_program: starting.crashes_of_program,
+            operator_restarts: starting.operator_restarts,
+        };
+        assert_eq!(note.encode(), "1 1700000000123 18446744073709551615 7 2 3 file:///some where");
+        assert_eq!(Note::decode(&note.encode(), program.path.clone()), Some(note.clone()));
+        let note = Note { program: program.clone(), ..note };
+        assert_eq!(note.record(running.id, running.boot), starting);
+        for other in ["", "1", "2 1 1 1 1 1 1.0.0", "1 1 1 1 1 1", "1 1 x 1 1 1 1.0.0", "1 1 -1 1 1 1 1.0.0"] {
+            assert_eq!(Note::decode(other, program.path.clone()), None, "{other}");
         }
     }
 

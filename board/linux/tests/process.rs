@@ -2,13 +2,13 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt as _,
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
     rc::Rc,
     time::Duration,
 };
 
-use board::process::{Exit, Launch, ProcessId, Processes, SpawnError, Stream};
+use board::process::{Exit, Launch, ProcessId, Processes, SpawnError, Stream, Unrecorded};
 use board_linux::{Pieces, connect};
 use smol::{LocalExecutor, future::FutureExt as _};
 
@@ -219,6 +219,62 @@ fn an_adopted_stranger_ends_for_unknown_reasons() {
 }
 
 #[test]
+fn a_server_that_no_agent_recorded_is_found_and_what_it_started_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let programs = folder.path().join("programs");
+    fs::create_dir(&programs).unwrap();
+    let script = programs.join("script");
+    fs::write(&script, "#!/bin/sh\nsetsid sleep 1000 &\necho $!\nwhile ! test -e die; do sleep 0.01; done\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    // Another name than its own would make another program of it where many share one file.
+    let native = programs.join("sleep");
+    fs::copy("/bin/sleep", &native).unwrap();
+    let note = ("NOTE".to_owned(), "it is mine".to_owned());
+    let launch = |program: &Path| Launch {
+        program: program.to_owned(),
+        arguments: vec!["1000".into()],
+        environment: vec![note.clone()],
+        folder: folder.path().to_owned(),
+    };
+    let find = |board: &Pieces| board.processes.unrecorded(&programs, "NOTE");
+    let found = |id, program: &Path| Unrecorded { id, program: program.to_owned(), note: note.1.clone() };
+
+    let (id, daemon) = as_agent(folder.path(), async |board| {
+        assert_eq!(find(board), []);
+        let process = board.processes.spawn(&launch(&script)).unwrap();
+        let daemon: u32 = line(board, Stream::Out, |_| true).await.parse().unwrap();
+        (process.id(), daemon)
+    });
+    // What a machine server may start: in a group of its own, with everything inherited.
+    let pipe = fs::OpenOptions::new().write(true).open(folder.path().join("run/server.stdout")).unwrap();
+    let mut module = std::process::Command::new("sleep");
+    let mut module = module.arg("1000").envs([note.clone()]).stdout(pipe).process_group(0).spawn().unwrap();
+    as_agent(folder.path(), async |board| {
+        while field(daemon, 3) != u64::from(daemon) {
+            smol::Timer::after(Duration::from_millis(1)).await;
+        }
+        assert_eq!(find(board), [found(id, &script)]);
+        let process = board.processes.adopt(id).expect("it lives");
+        fs::write(folder.path().join("die"), "").unwrap();
+        process.exited().await;
+        assert!(is_running(daemon) && is_running(module.id()));
+        assert_eq!(find(board), []);
+
+        let process = board.processes.spawn(&launch(&native)).unwrap();
+        assert_eq!(find(board), [found(process.id(), &native)]);
+        assert_eq!(board.processes.unrecorded(&programs, "NOT"), []);
+        fs::remove_file(&native).unwrap();
+        assert_eq!(find(board), [found(process.id(), &native)], "its file may be replaced meanwhile");
+        process.kill();
+        process.exited().await;
+    });
+    module.kill().unwrap();
+    module.wait().unwrap();
+    let daemon = rustix::process::Pid::from_raw(daemon.try_into().unwrap()).unwrap();
+    rustix::process::kill_process(daemon, rustix::process::Signal::KILL).unwrap();
+}
+
+#[test]
 fn the_pipes_are_made_again_after_somebody_cleaned_up() {
     let folder = tempfile::tempdir().unwrap();
     as_agent(folder.path(), async |board| {
@@ -274,6 +330,11 @@ async fn gone(pid: u32) {
 }
 
 fn start_ticks(pid: u32) -> u64 {
+    field(pid, 19)
+}
+
+/// Of those behind the name in `/proc/PID/stat`.
+fn field(pid: u32, index: usize) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    stat.rsplit_once(')').unwrap().1.split_whitespace().nth(19).unwrap().parse().unwrap()
+    stat.rsplit_once(')').unwrap().1.split_whitespace().nth(index).unwrap().parse().unwrap()
 }

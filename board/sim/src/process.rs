@@ -9,14 +9,14 @@ use std::{
     collections::{BTreeMap, VecDeque},
     future::poll_fn,
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     rc::{Rc, Weak},
     task::{Poll, Waker},
     time::Duration,
 };
 
 use async_trait::async_trait;
-use board::process::{Exit, Launch, Process, ProcessId, Processes, SpawnError, Stream};
+use board::process::{Exit, Launch, Process, ProcessId, Processes, SpawnError, Stream, Unrecorded};
 
 use crate::{
     clock::SimClock,
@@ -117,7 +117,8 @@ struct Body {
     id: ProcessId,
     version: String,
     script: RefCell<Script>,
-    status_url: String,
+    /// Where it answers: where it was told to, and where it says it does.
+    addresses: Vec<String>,
     serving: Cell<bool>,
     hung: Cell<bool>,
     stopping: Cell<bool>,
@@ -186,6 +187,13 @@ impl SimProcesses {
     #[must_use]
     pub fn started(&self) -> Vec<Started> {
         self.table.started.borrow().clone()
+    }
+
+    /// How many starts there were, and how many of them were of bytes that are no whole program.
+    #[must_use]
+    pub fn starts(&self) -> (usize, usize) {
+        let started = self.table.started.borrow();
+        (started.len(), started.iter().filter(|start| start.version.is_empty()).count())
     }
 
     /// The leaders that run now.
@@ -275,15 +283,13 @@ impl SimProcesses {
 
     /// The local status page: what it says, or `None` when nobody answers. `Err` is silence.
     pub(crate) fn status_page(&self, url: &str) -> Result<Option<(u16, String)>, ()> {
-        let Some(body) = self.table.alive().find(|body| body.status_url_is(url)) else { return Ok(None) };
+        let found = self.table.alive().find_map(|body| body.path_of(url).map(|path| (body, path)));
+        let Some((body, path)) = found else { return Ok(None) };
         if body.hung.get() {
             return Err(());
         }
         let script = body.script.borrow();
-        let known = url.strip_prefix(&body.status_url).and_then(|path| match path {
-            "/restart_status" => Some(script.permission),
-            _ => None,
-        });
+        let known = (path == "/restart_status").then_some(script.permission);
         let answer = |allowed: bool| {
             let handles = script.handles_needs_restart;
             format!(r#"{{"restart_allowed": {allowed}, "does_not_handle_needs_restart": {}}}"#, !handles)
@@ -301,8 +307,10 @@ impl SimProcesses {
 }
 
 impl Body {
-    fn status_url_is(&self, url: &str) -> bool {
-        url.strip_prefix(&self.status_url).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    /// What is asked of it, if this address is one of its own.
+    fn path_of(&self, url: &str) -> Option<String> {
+        let path = self.addresses.iter().find_map(|address| url.strip_prefix(address.as_str()))?;
+        (path.is_empty() || path.starts_with('/')).then(|| path.to_owned())
     }
 }
 
@@ -396,10 +404,14 @@ impl Table {
             let found = launch.environment.iter().rev().find(|(key, _)| key == name);
             found.map(|(_, value)| value.trim_end_matches('/').to_owned())
         };
+        let told = variable("PLATFORM_SERVER_STATUS_URL").unwrap_or_else(|| "http://127.0.0.1:8081".into());
+        let said = script.says_serving.iter().flat_map(|line| line.split_whitespace());
+        let said = said.filter(|word| word.starts_with("http")).map(|url| url.trim_end_matches('/').to_owned());
+        let addresses = said.chain([told]).collect();
         let body = Rc::new(Body {
             id: ProcessId { pid, start_ticks: ticks },
             version: version.unwrap_or_default(),
-            status_url: variable("PLATFORM_SERVER_STATUS_URL").unwrap_or_else(|| "http://127.0.0.1:8081".into()),
+            addresses,
             serving: Cell::new(false),
             hung: Cell::new(false),
             stopping: Cell::new(false),
@@ -477,17 +489,28 @@ impl Processes for ProcessesPort {
         self.alive.get().then(|| self.handle(body, false))
     }
 
+    fn unrecorded(&self, programs: &Path, variable: &str) -> Vec<Unrecorded> {
+        let running = if self.alive.get() { self.processes.running() } else { Vec::new() };
+        let found = running.into_iter().filter_map(|Started { id, launch, .. }| {
+            let (_, note) = launch.environment.into_iter().rev().find(|(name, _)| name == variable)?;
+            let program = launch.program;
+            program.starts_with(programs).then_some(Unrecorded { id, program, note })
+        });
+        found.collect()
+    }
+
     async fn end_orphans(&self, leader: ProcessId, grace: Duration) -> usize {
         self.alive.or_for_ever().await;
         let table = &self.processes.table;
         let body = table.bodies.borrow().iter().find(|body| body.id == leader).cloned();
         let Some(body) = body else { return 0 };
-        assert!(body.exit.get().is_some(), "the group of a leader that runs is ended by ending the leader");
-        let there = body.orphans.get();
+        let leads = usize::from(body.exit.get().is_none());
+        let there = body.orphans.get() + leads;
         if there > 0 {
             let takes = if body.script.borrow().ignores_sigterm { grace } else { grace.min(TICK) };
             table.clock.until(table.clock.mono() + takes).await;
             body.orphans.set(0);
+            table.end(&body, Exit::Signal(SIGTERM));
         }
         there
     }

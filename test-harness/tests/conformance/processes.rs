@@ -11,7 +11,7 @@ use std::{
 
 use board::{
     files::Access,
-    process::{Exit, Launch, Process, ProcessId, Processes, SpawnError, Stream},
+    process::{Exit, Launch, Process, ProcessId, Processes, SpawnError, Stream, Unrecorded},
 };
 use board_sim::{
     Driver, PLATFORM, SimBoard, image,
@@ -187,13 +187,19 @@ fn what_a_leader_leaves_behind_is_ended() {
 fn one_that_nobody_recorded_is_found_and_ended() {
     on_both(|side| {
         Box::pin(async move {
-            assert_eq!(side.processes.unrecorded(), [], "{}", side.name);
-            let process = side.start("stays");
+            let find = || side.processes.unrecorded(&side.folder, "NOTE");
+            assert_eq!(find(), [], "{}", side.name);
+            let environment = vec![("NOTE".to_owned(), "mine".to_owned())];
+            let launch = Launch { environment, ..side.launch("stays") };
+            let Ok(process) = side.processes.spawn(&launch) else { panic!("{}: it starts", side.name) };
             side.ready().await;
-            assert_eq!(side.processes.unrecorded(), [process.id()], "{}", side.name);
+            let found = Unrecorded { id: process.id(), program: launch.program, note: "mine".into() };
+            assert_eq!(find(), [found], "{}", side.name);
+            assert_eq!(side.processes.unrecorded(&side.folder.join("elsewhere"), "NOTE"), [], "{}", side.name);
+            assert_eq!(side.processes.unrecorded(&side.folder, "OTHER"), [], "{}", side.name);
             assert_eq!(side.processes.end_orphans(process.id(), Duration::from_secs(10)).await, 1, "{}", side.name);
             assert_eq!(process.exited().await, Exit::Signal(15), "{}", side.name);
-            assert_eq!(side.processes.unrecorded(), [], "{}", side.name);
+            assert_eq!(find(), [], "{}", side.name);
         })
     });
 }

@@ -7,6 +7,7 @@ mod child;
 mod members;
 mod pipes;
 mod stat;
+mod unrecorded;
 
 use std::{
     io,
@@ -20,7 +21,7 @@ use std::{
 use async_trait::async_trait;
 use board::{
     Clock,
-    process::{Launch, Process, ProcessId, Processes, SpawnError, Stream},
+    process::{Launch, Process, ProcessId, Processes, SpawnError, Stream, Unrecorded},
 };
 
 use child::Child;
@@ -74,6 +75,10 @@ impl Processes for LinuxProcesses {
 
     fn adopt(&self, id: ProcessId) -> Option<Rc<dyn Process>> {
         Some(Rc::new(Child::found(id)?))
+    }
+
+    fn unrecorded(&self, programs: &Path, variable: &str) -> Vec<Unrecorded> {
+        unrecorded::find(self.pipes.identity(), programs, variable)
     }
 
     async fn end_orphans(&self, leader: ProcessId, grace: Duration) -> usize {

@@ -51,6 +51,12 @@ impl Pipes {
         &self.folder
     }
 
+    /// Device and inode number of the pipe for standard output.
+    pub(super) fn identity(&self) -> Option<(u64, u64)> {
+        let pipe = fs::symlink_metadata(self.folder.join(NAMES[0])).ok()?;
+        Some((pipe.dev(), pipe.ino()))
+    }
+
     /// The ends for a new process. Somebody may have cleaned the folder up: the pipes are then made again, because the
     /// next agent looks for them there.
     pub(super) fn for_child(&self) -> io::Result<(File, File)> {

@@ -8,6 +8,7 @@ pub(super) struct Stat {
     /// Ended, and only remembered for whoever started it.
     pub(super) zombie: bool,
     pub(super) group: u32,
+    pub(super) session: u32,
     pub(super) start_ticks: u64,
 }
 
@@ -22,15 +23,18 @@ fn read(path: &Path) -> Option<Stat> {
 
 /// Every process that is in `group`, with its start, zombies left out.
 pub(super) fn in_group(group: u32) -> Vec<(u32, Stat)> {
-    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
-    processes
-        .filter_map(|entry| {
-            let entry = entry.ok()?;
-            let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
-            let stat = read(&entry.path().join("stat"))?;
-            (stat.group == group && !stat.zombie).then_some((pid, stat))
-        })
-        .collect()
+    all().filter(|(_, stat)| stat.group == group).collect()
+}
+
+/// Every process, zombies left out.
+pub(super) fn all() -> impl Iterator<Item = (u32, Stat)> {
+    let processes = fs::read_dir("/proc").into_iter().flatten();
+    processes.filter_map(|entry| {
+        let entry = entry.ok()?;
+        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let stat = read(&entry.path().join("stat"))?;
+        (!stat.zombie).then_some((pid, stat))
+    })
 }
 
 /// The program's name stands in parentheses and may contain anything, parentheses and line ends too: what follows the
@@ -40,8 +44,9 @@ fn parse(line: &str) -> Option<Stat> {
     let mut fields = fields.split_ascii_whitespace();
     let state = fields.next()?;
     let group = fields.nth(1)?.parse().ok()?;
-    let start_ticks = fields.nth(16)?.parse().ok()?;
-    Some(Stat { zombie: matches!(state, "Z" | "X"), group, start_ticks })
+    let session = fields.next()?.parse().ok()?;
+    let start_ticks = fields.nth(15)?.parse().ok()?;
+    Some(Stat { zombie: matches!(state, "Z" | "X"), group, session, start_ticks })
 }
 
 #[cfg(test)]
@@ -53,7 +58,7 @@ mod tests {
         let tail = "S 1 77 70 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 123456 1000 200";
         for name in ["server", "a b", "x) S 9 9 9 (", "(((", "two\nlines"] {
             let stat = parse(&format!("42 ({name}) {tail}"));
-            assert_eq!(stat, Some(Stat { zombie: false, group: 77, start_ticks: 123_456 }), "{name}");
+            assert_eq!(stat, Some(Stat { zombie: false, group: 77, session: 70, start_ticks: 123_456 }), "{name}");
         }
         assert_eq!(parse("42 (server) Z 1 77"), None, "cut short");
     }
