@@ -3,7 +3,12 @@
 //! One program is built; versions differ in a few lines appended to it, which an ELF loader does not look at and the
 //! program itself reads. So a test has any number of real, distinct, signable executables without a compiler.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+use std::{
+    fs::{self, File},
+    io::{self, BufWriter, Write},
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+};
 
 use super::{Trouble, programs};
 
@@ -20,16 +25,37 @@ pub fn build(version: &str, executable: &Path) -> Result<(), Trouble> {
 
 /// The same, with knobs turned: `("crash-after-ms", "100")`. `stand-in-server --help` lists them.
 pub fn build_with(version: &str, knobs: &[(&str, &str)], executable: &Path) -> Result<(), Trouble> {
+    build_padded(version, knobs, 0, executable)
+}
+
+/// The same, larger by `padding` bytes that no compression makes smaller: for downloads of a size worth measuring.
+pub fn build_padded(version: &str, knobs: &[(&str, &str)], padding: u64, executable: &Path) -> Result<(), Trouble> {
     let program = programs::find(PROGRAM)?;
-    let mut bytes = fs::read(&program).map_err(|error| Trouble::of(program.display(), error))?;
+    let bytes = fs::read(&program).map_err(|error| Trouble::of(program.display(), error))?;
     let lines: String =
         [("version", version)].iter().chain(knobs).map(|(name, value)| format!("{name}={value}\n")).collect();
-    bytes.extend(lines.as_bytes());
-    bytes.extend(format!("{:08x}{TRAILER_END}", lines.len()).as_bytes());
     let trouble = |error| Trouble::of(executable.display(), error);
     // Never into a file that may be running.
     let new = executable.with_extension("new");
-    fs::write(&new, bytes).map_err(trouble)?;
-    fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).map_err(trouble)?;
+    let mut file = BufWriter::new(File::create(&new).map_err(trouble)?);
+    file.write_all(&bytes).map_err(trouble)?;
+    noise(padding, &mut file).map_err(trouble)?;
+    write!(file, "{lines}{:08x}{TRAILER_END}", lines.len()).map_err(trouble)?;
+    let file = file.into_inner().map_err(|error| trouble(error.into_error()))?;
+    file.set_permissions(fs::Permissions::from_mode(0o755)).map_err(trouble)?;
+    drop(file);
     fs::rename(&new, executable).map_err(trouble)
+}
+
+/// The same bytes each time, without a pattern (xorshift64).
+fn noise(bytes: u64, to: &mut impl Write) -> io::Result<()> {
+    let mut state: u64 = 88_172_645_463_325_252;
+    for word in 0..bytes.div_ceil(8) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let left = usize::try_from(bytes - word * 8).unwrap_or(8).min(8);
+        to.write_all(&state.to_le_bytes()[..left])?;
+    }
+    Ok(())
 }

@@ -1,0 +1,402 @@
+//! The agent as it is shipped: its size, its memory, its silence between polls, and how fast it reacts.
+
+use std::{
+    collections::HashMap,
+    fs,
+    net::TcpListener,
+    os::unix::net::UnixDatagram,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
+use api::{
+    client::Client,
+    pb::platform::fleet::v1::{DeviceStatus, GetPartStatusRequest, admin_service, server_status, update_status},
+};
+use limits::arg;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use test_harness::real::{
+    agent::AgentOptions,
+    device::Device,
+    eventually,
+    fleet::{Fleet, call, init},
+    process::Running,
+    releases::Factory,
+    stand_in,
+};
+
+use crate::{
+    Trouble,
+    table::{Table, rounded},
+};
+
+/// Bytes of the large update that is streamed.
+const LARGE_BYTES: u64 = 200 << 20;
+/// Starts for the start figure, crashes for the crash figure.
+const REPEATS: usize = 7;
+/// Seconds in a minute of settings for the agent whose machine server crashes again and again: only a server that lived
+/// for five minutes is started at once.
+const SHORT_MINUTE: f64 = 0.2;
+/// Five short minutes, and time for the agent to notice.
+const STABLE_AFTER: Duration = Duration::from_secs(2);
+/// How long threads are counted as fast as the kernel tells: two polls and more.
+const WATCHED_CLOSELY: Duration = Duration::from_secs(12);
+/// Samples of the context switches a second.
+const SAMPLES_PER_SECOND: u64 = 20;
+
+/// What the kernel says of a process's memory, in KiB.
+#[derive(Clone, Copy)]
+struct Memory {
+    rss: u64,
+    pss: u64,
+    private_dirty: u64,
+}
+
+/// Measures the agent at `--agent PATH` (default: the one in the `device` profile's folder).
+pub(crate) fn measure(folder: &Path, idle_secs: u64, mut table: Table) -> Result<Table, Trouble> {
+    let program = arg("agent", PathBuf::from("target/device/platform-agent"));
+    let size = fs::metadata(&program).map_err(|error| format!("{}: {error}", program.display()))?.len();
+    table.row("agent, stripped", format!("{:.2} MB", size as f64 / 1e6), "≤ 3.0 MB", "profile device, glibc");
+
+    let data = folder.join("agent-fleet");
+    let owner = init(&data, None)?;
+    let factory = Factory::open(&folder.join("factory"), &data)?;
+    let artifact = folder.join("stand-in");
+    stand_in::build("1.0.0", &artifact)?;
+    factory.release("1.0.0", 1, &artifact)?;
+    let large = folder.join("large");
+    stand_in::build_padded("2.0.0-dev", &[], LARGE_BYTES, &large)?;
+    factory.release("2.0.0-dev", 2, &large)?;
+    factory.channels(&[("stable", "1.0.0"), ("dev", "2.0.0-dev")])?;
+    let fleet = Fleet::start(&data, "127.0.0.1:0", None, &folder.join("agent-fleet.log"))?;
+    let site = Site { client: fleet.client(&owner)?, organization_id: owner.organization_id, url: fleet.url.clone() };
+
+    let usual =
+        Subject::new(&site, "bench", AgentOptions { program: Some(program), ..folder_options(folder, "usual") })?;
+    usual.configure(json!({}))?;
+    let mut starts = Vec::new();
+    for number in 0..REPEATS {
+        starts.push(cpu_ms_until_ready(&usual.options, &folder.join(format!("notify-{number}")))?);
+    }
+    table.row(
+        "CPU time from exec to READY=1",
+        format!("{:.1} ms", median(&mut starts)),
+        "≤ 5 ms",
+        format!("median of {REPEATS} starts"),
+    );
+
+    let mut agent = usual.options.start()?;
+    usual.wait_until_running()?;
+    std::thread::sleep(Duration::from_secs(3));
+    idle(&agent, idle_secs, &mut table)?;
+    changes(&usual, &agent, &mut table)?;
+    streaming(&usual, &mut agent, &mut table)?;
+    agent.stop()?;
+
+    let hasty =
+        AgentOptions { minute: Some(SHORT_MINUTE), program: usual.options.program, ..folder_options(folder, "hasty") };
+    let hasty = Subject::new(&site, "hasty", hasty)?;
+    hasty.configure(json!({}))?;
+    crashes(&hasty, &mut table)?;
+    fleet.process.stop()?;
+    Ok(table)
+}
+
+fn folder_options(folder: &Path, name: &str) -> AgentOptions {
+    AgentOptions::new(&folder.join(name))
+}
+
+/// The fleet server that the agents talk to.
+struct Site {
+    client: Client,
+    organization_id: String,
+    url: String,
+}
+
+/// A device of the bench, and how its agent is started.
+struct Subject<'s> {
+    client: &'s Client,
+    device: Device,
+    options: AgentOptions,
+    /// Of its machine server: a port that nobody else on this machine has.
+    status_url: String,
+}
+
+impl<'s> Subject<'s> {
+    fn new(site: &'s Site, name: &str, options: AgentOptions) -> Result<Self, Trouble> {
+        let device = Device::create(&site.client, &site.organization_id, name, name)?;
+        fs::create_dir_all(&options.folder)?;
+        device.write_credentials(&site.url, &options.credentials())?;
+        let free = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
+        Ok(Subject { client: &site.client, device, options, status_url: format!("http://{free}") })
+    }
+
+    /// Sets the `agent` section of the configuration.
+    fn configure(&self, mut agent: serde_json::Value) -> Result<(), Trouble> {
+        agent["advanced_settings"]["server_status_url"] = json!(self.status_url);
+        Ok(self.device.configure(self.client, &json!({ "agent": agent }))?)
+    }
+
+    fn wait_until_running(&self) -> Result<(), Trouble> {
+        self.status_when("a machine server that runs", |status| {
+            status.server.as_ref().is_some_and(|server| server.phase == i32::from(server_status::Phase::Running))
+        })
+    }
+
+    fn status_when(&self, what: &str, accept: impl Fn(&DeviceStatus) -> bool) -> Result<(), Trouble> {
+        let request = GetPartStatusRequest { part_id: self.device.part_id.clone() };
+        let accepted = eventually(what, || {
+            let status = call(self.client, admin_service::GET_PART_STATUS, &request).ok()?.status?;
+            accept(&status).then_some(())
+        });
+        Ok(accepted?)
+    }
+}
+
+/// CPU milliseconds that all threads have used when the service manager is told that the agent is ready.
+fn cpu_ms_until_ready(options: &AgentOptions, socket: &Path) -> Result<f64, Trouble> {
+    let listener = UnixDatagram::bind(socket)?;
+    listener.set_read_timeout(Some(Duration::from_secs(20)))?;
+    let mut options = options.clone();
+    options.environment.push(("NOTIFY_SOCKET".into(), socket.display().to_string()));
+    let agent = options.start()?;
+    let mut buffer = [0; 512];
+    loop {
+        let length = listener.recv(&mut buffer)?;
+        if buffer.get(..length).is_some_and(|said| said.windows(7).any(|window| window == b"READY=1")) {
+            break;
+        }
+    }
+    let used = cpu_ms(agent.pid());
+    agent.stop()?;
+    Ok(used)
+}
+
+fn cpu_ms(pid: u32) -> f64 {
+    let nanos: u64 = tasks(pid)
+        .filter_map(|task| fs::read_to_string(task.join("schedstat")).ok())
+        .filter_map(|text| text.split_whitespace().next()?.parse::<u64>().ok())
+        .sum();
+    nanos as f64 / 1e6
+}
+
+/// Memory and silence of a connected agent with nothing to do.
+fn idle(agent: &Running, secs: u64, table: &mut Table) -> Result<(), Trouble> {
+    let pid = agent.pid();
+    let mut threads = Vec::new();
+    let (mut quiet_samples, mut bursts, mut last_was_quiet) = (0, 0, true);
+    let samples = secs * SAMPLES_PER_SECOND;
+    let mut before = switches(pid);
+    for _ in 0..samples {
+        std::thread::sleep(Duration::from_millis(1000 / SAMPLES_PER_SECOND));
+        let now = switches(pid);
+        let quiet = now == before;
+        before = now;
+        if quiet {
+            quiet_samples += 1;
+            threads.push(tasks(pid).count());
+        } else if last_was_quiet {
+            bursts += 1;
+        }
+        last_was_quiet = quiet;
+    }
+    let (during, at_most_per_poll) = closely(pid);
+    let memory = memory(pid);
+    let mb = |kib: u64| format!("{:.2} MB", kib as f64 * 1024.0 / 1e6);
+    table.row(
+        "agent idle, PSS",
+        mb(memory.pss),
+        "≤ 3.5 MB",
+        format!("connected, machine server running; RSS {}", mb(memory.rss)),
+    );
+    table.row("agent idle, private dirty", mb(memory.private_dirty), "≤ 0.7 MB", "");
+    let most = threads.iter().max().copied().unwrap_or(0);
+    let usual = threads.iter().filter(|count| **count == 2).count() * 100 / threads.len().max(1);
+    table.row(
+        "agent, threads between polls",
+        format!("{most} at most"),
+        "2",
+        format!("2 in {usual} % of the quiet samples"),
+    );
+    let how = format!("the most in {} s, counted every 100 µs", WATCHED_CLOSELY.as_secs());
+    table.row("agent, threads during a poll", during.to_string(), "3", how);
+    table.row(
+        "agent, context switches per poll",
+        at_most_per_poll.to_string(),
+        "≤ 10",
+        "the most of all polls seen; voluntary and not, all threads, those that ended too",
+    );
+    table.row(
+        "agent, samples with context switches",
+        format!("{} in {} bursts", samples - quiet_samples, bursts),
+        "0 between polls",
+        format!("of {samples} samples of {} ms: {secs} s, a poll every 5 s", 1000 / SAMPLES_PER_SECOND),
+    );
+    Ok(())
+}
+
+/// The most threads at a time, and the most context switches in one burst, over some polls. Looks often enough to see
+/// what threads did that live for a few milliseconds only.
+fn closely(pid: u32) -> (usize, u64) {
+    /// What lies this far apart are two bursts.
+    const APART: Duration = Duration::from_secs(1);
+    let by_task = || tasks(pid).filter_map(|task| Some((task.clone(), switches_of(&task)?)));
+    let mut seen: HashMap<PathBuf, u64> = by_task().collect();
+    let (begin, mut last_change) = (Instant::now(), None::<Instant>);
+    let (mut threads, mut burst, mut most) = (0, 0, 0);
+    while begin.elapsed() < WATCHED_CLOSELY {
+        let mut count = 0;
+        for (task, switches) in by_task() {
+            count += 1;
+            let before = seen.insert(task, switches).unwrap_or(0);
+            if switches > before {
+                if last_change.is_none_or(|at| at.elapsed() > APART) {
+                    burst = 0;
+                }
+                burst += switches - before;
+                last_change = Some(Instant::now());
+            }
+        }
+        (threads, most) = (threads.max(count), most.max(burst));
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    (threads, most)
+}
+
+/// How long a machine server that was stable stays dead.
+fn crashes(subject: &Subject<'_>, table: &mut Table) -> Result<(), Trouble> {
+    let agent = subject.options.start()?;
+    subject.wait_until_running()?;
+    let mut delays = Vec::new();
+    for _ in 0..REPEATS {
+        std::thread::sleep(STABLE_AFTER);
+        let server = eventually("a machine server", || child(agent.pid()))?;
+        let begin = Instant::now();
+        kill(server)?;
+        next_child(agent.pid(), server)?;
+        delays.push(begin.elapsed().as_secs_f64() * 1e3);
+    }
+    agent.stop()?;
+    let middle = median(&mut delays);
+    let (least, most) = (delays.first().copied().unwrap_or(f64::NAN), delays.last().copied().unwrap_or(f64::NAN));
+    table.row(
+        "machine server killed to the next one's exec",
+        format!("{middle:.2} ms"),
+        "≤ 5 ms",
+        format!("median of {REPEATS} crashes of a stable server by SIGKILL; {least:.2} to {most:.2} ms"),
+    );
+    Ok(())
+}
+
+/// How long a changed setting takes to reach the machine server.
+fn changes(subject: &Subject<'_>, agent: &Running, table: &mut Table) -> Result<(), Trouble> {
+    let mut delays = Vec::new();
+    for number in 0..5 {
+        subject.wait_until_running()?;
+        let server = eventually("a machine server", || child(agent.pid()))?;
+        let env = json!({"NUMBER": number.to_string()});
+        subject.configure(json!({"advanced_settings": {"platform_server_env": env}}))?;
+        let begin = Instant::now();
+        next_child(agent.pid(), server)?;
+        delays.push(begin.elapsed().as_secs_f64() * 1e3);
+    }
+    let how = "acknowledged UpdateRobotPart to exec, median of 5; half a poll interval of 5 s on average, and the stop";
+    table.row("changed environment to restart", format!("{:.0} ms", median(&mut delays)), "", how);
+    Ok(())
+}
+
+/// Memory while a large version is downloaded, verified and staged.
+fn streaming(subject: &Subject<'_>, agent: &mut Running, table: &mut Table) -> Result<(), Trouble> {
+    let before = memory(agent.pid());
+    subject.configure(json!({"version_control": {"platform-server": "dev"}}))?;
+    let (mut most, begin) = (before, Instant::now());
+    let done = |status: &DeviceStatus| {
+        status.updates.iter().any(|update| {
+            update.target_version == "2.0.0-dev" && update.phase >= i32::from(update_status::Phase::Staged)
+        })
+    };
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let sampler = scope.spawn(|| {
+            let mut most = before;
+            while !over.load(Ordering::Relaxed) {
+                let now = memory(agent.pid());
+                most.pss = most.pss.max(now.pss);
+                most.private_dirty = most.private_dirty.max(now.private_dirty);
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            most
+        });
+        let staged = subject.status_when("the large version to be staged", done);
+        over.store(true, Ordering::Relaxed);
+        most = sampler.join().map_err(|_| "the sampler panicked")?;
+        staged
+    })?;
+    table.row(
+        "agent, memory added while 200 MB stream",
+        format!("{:.2} MB", most.pss.saturating_sub(before.pss) as f64 * 1024.0 / 1e6),
+        "≤ 0.5 MB",
+        format!(
+            "PSS, most of all samples; private dirty +{:.2} MB; staged after {} s",
+            most.private_dirty.saturating_sub(before.private_dirty) as f64 * 1024.0 / 1e6,
+            rounded(begin.elapsed().as_secs_f64())
+        ),
+    );
+    Ok(())
+}
+
+fn tasks(pid: u32) -> impl Iterator<Item = PathBuf> {
+    fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten().map(|task| task.path())
+}
+
+/// Context switches so far of the threads that live.
+fn switches(pid: u32) -> u64 {
+    tasks(pid).filter_map(|task| switches_of(&task)).sum()
+}
+
+fn switches_of(task: &Path) -> Option<u64> {
+    let status = fs::read_to_string(task.join("status")).ok()?;
+    let lines = status.lines().filter(|line| line.contains("ctxt_switches"));
+    Some(lines.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).sum())
+}
+
+fn memory(pid: u32) -> Memory {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let field = |name: &str| -> u64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+    };
+    Memory { rss: field("Rss:"), pss: field("Pss:"), private_dirty: field("Private_Dirty:") }
+}
+
+/// The process that the agent has started.
+fn child(pid: u32) -> Option<u32> {
+    let children = tasks(pid).filter_map(|task| fs::read_to_string(task.join("children")).ok());
+    children.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()).next()
+}
+
+/// Waits for a child that is not `old` and runs its program already.
+fn next_child(agent: u32, old: u32) -> Result<u32, Trouble> {
+    let own = fs::read_link(format!("/proc/{agent}/exe"))?;
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(60) {
+        if let Some(new) = child(agent).filter(|pid| *pid != old)
+            && fs::read_link(format!("/proc/{new}/exe")).is_ok_and(|program| program != own)
+        {
+            return Ok(new);
+        }
+    }
+    Err("no machine server came back".into())
+}
+
+fn kill(pid: u32) -> Result<(), Trouble> {
+    let pid = Pid::from_raw(i32::try_from(pid)?).ok_or("no process")?;
+    Ok(kill_process(pid, Signal::KILL)?)
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,63 @@
+//! `make bench`: speed and memory of fleet server and agent, as ratios to limits measured in the same minute.
+//!
+//! `bench [--secs 5] [--idle-secs 30] [--record FILE] [--only fleet|agent]` prints a table; with `--record` it also
+//! appends it to that file. It judges nothing: goals stand beside the figures, people read them.
+
+mod agent;
+mod fleet;
+mod table;
+
+use std::{fs, path::PathBuf, time::SystemTime};
+
+use limits::arg;
+use table::Table;
+
+/// Whatever went wrong, for people.
+type Trouble = Box<dyn std::error::Error + Send + Sync>;
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() -> Result<(), Trouble> {
+    let folder = std::env::temp_dir().join(format!("bench-{}", std::process::id()));
+    fs::create_dir_all(&folder)?;
+    let only = arg("only", String::new());
+    let measured = async {
+        let mut table = Table::default();
+        if only != "agent" {
+            fleet::measure(&folder, arg("secs", 5), &mut table).await?;
+        }
+        if only != "fleet" {
+            let (folder, idle) = (folder.clone(), arg("idle-secs", 30));
+            table = tokio::task::spawn_blocking(move || agent::measure(&folder, idle, table)).await??;
+        }
+        Ok::<Table, Trouble>(table)
+    }
+    .await;
+    fs::remove_dir_all(&folder)?;
+    let table = measured?;
+
+    let text = table.markdown(&machine());
+    println!("{text}");
+    let record: PathBuf = arg("record", PathBuf::new());
+    if !record.as_os_str().is_empty() {
+        use std::io::Write as _;
+        write!(fs::File::options().append(true).create(true).open(record)?, "\n{text}")?;
+    }
+    Ok(())
+}
+
+/// Day, processor, kernel and load: what the figures depend on.
+fn machine() -> String {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let days = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400);
+    let cpu = read("/proc/cpuinfo");
+    let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
+    let cores = cpu.lines().filter(|line| line.starts_with("processor")).count();
+    let load = read("/proc/loadavg");
+    format!(
+        "{}, {cores} × {}, Linux {}, load {}",
+        table::date(days),
+        model.trim_start_matches([' ', '\t', ':']),
+        read("/proc/sys/kernel/osrelease").trim(),
+        load.split_whitespace().next().unwrap_or("unknown"),
+    )
+}
