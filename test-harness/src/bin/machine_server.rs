@@ -22,7 +22,7 @@ use std::{
 const TRAILER_END: &str = include_str!("../real/stand_in.trailer");
 
 /// Name, meaning. Milliseconds are whole numbers, switches are `true` or anything else.
-const KNOBS: [(&str, &str); 16] = [
+const KNOBS: [(&str, &str); 17] = [
     ("version", "what --version prints"),
     ("listen", "address of its status pages; default is the one the agent expects"),
     ("ready-after-ms", "serves this long after its start"),
@@ -39,6 +39,7 @@ const KNOBS: [(&str, &str); 16] = [
     ("flood-lines", "prints so many lines at once"),
     ("long-line-bytes", "prints one line of this length"),
     ("chatter-ms", "prints a numbered line this often"),
+    ("diary", "notes each start in this file: version and process"),
 ];
 /// Where the agent looks first, unless it says otherwise.
 const USUAL_PLACE: &str = "127.0.0.1:8081";
@@ -77,6 +78,9 @@ fn main() -> ExitCode {
         return become_deaf(&options);
     }
     log("INFO", "stand_in", line!(), &format!("version {version} runs as process {}", std::process::id()));
+    if let Some(diary) = text(&knobs, "diary") {
+        note_in(&diary, &format!("{version} {}\n", std::process::id()));
+    }
     for _ in 0..number(&knobs, "children").unwrap_or(0) {
         linger();
     }
@@ -191,6 +195,15 @@ fn linger() {
     match child {
         Ok(child) => log("INFO", "stand_in.children", line!(), &format!("child {} lingers", child.id())),
         Err(error) => log("ERROR", "stand_in.children", line!(), &format!("no child: {error}")),
+    }
+}
+
+/// In one write, so that a kill leaves whole lines.
+fn note_in(diary: &str, line: &str) {
+    let noted =
+        fs::File::options().create(true).append(true).open(diary).and_then(|mut file| file.write_all(line.as_bytes()));
+    if let Err(error) = noted {
+        log("ERROR", "stand_in", line!(), &format!("{diary}: {error}"));
     }
 }
 

@@ -18,5 +18,9 @@
 #![cfg(target_os = "linux")]
 
 mod environment;
+mod logs;
+mod offline;
+mod restart;
+mod supervision;
 mod versions;
 mod world;

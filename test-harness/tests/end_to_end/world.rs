@@ -128,7 +128,9 @@ impl World {
     /// A stand-in that nobody signed.
     pub fn build(&self, version: &str, knobs: &[(&str, &str)]) -> PathBuf {
         let path = self.path(&format!("stand-in-{version}"));
-        stand_in::build_with(version, knobs, &path).expect("a stand-in");
+        let diary = self.path("diary").display().to_string();
+        let knobs: Vec<_> = knobs.iter().copied().chain([("diary", diary.as_str())]).collect();
+        stand_in::build_with(version, &knobs, &path).expect("a stand-in");
         path
     }
 
@@ -292,6 +294,23 @@ impl World {
     pub fn until_said(&self, words: &str) {
         let said = eventually(words, || self.agent_said().contains(words).then_some(()));
         said.unwrap_or_else(|trouble| panic!("{trouble}; the agent said:\n{}", self.agent_said()));
+    }
+
+    /// Every start of the machine server so far, by its own diary: version and process.
+    pub fn starts(&self) -> Vec<(String, u32)> {
+        let diary = fs::read_to_string(self.path("diary")).unwrap_or_default();
+        let entry =
+            |line: &str| line.split_once(' ').and_then(|(version, pid)| Some((version.into(), pid.parse().ok()?)));
+        diary.lines().filter_map(entry).collect()
+    }
+
+    /// Waits for the start that follows that of this process; its own process.
+    #[track_caller]
+    pub fn until_started_after(&self, pid: u32) -> u32 {
+        let next = eventually("another start of the machine server", || {
+            self.starts().into_iter().map(|(_, started)| started).skip_while(|started| *started != pid).nth(1)
+        });
+        next.unwrap_or_else(|trouble| panic!("{trouble}\n{}", self.agent_said()))
     }
 
     /// A page of the machine server at its usual place, if it serves.
