@@ -120,6 +120,14 @@ impl SimFiles {
         self.inner.files.borrow().keys().cloned().collect()
     }
 
+    /// Every file that may be run, with its length and its last change.
+    #[must_use]
+    pub fn executables(&self) -> Vec<(PathBuf, u64, board::Wall)> {
+        let files = self.inner.files.borrow();
+        let executable = files.iter().filter(|(_, file)| file.access == Access::Executable);
+        executable.map(|(path, file)| (path.clone(), file.bytes.len() as u64, file.modified)).collect()
+    }
+
     /// Removes a file behind the agent's back.
     pub fn lose(&self, path: impl AsRef<Path>) {
         self.inner.files.borrow_mut().remove(path.as_ref());

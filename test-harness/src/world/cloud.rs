@@ -45,8 +45,8 @@ pub enum Mood {
     RefusesCredentials,
     /// Answers are of the right type and make no sense.
     Nonsense,
-    /// Calls are carried out and the answers get lost, this many times.
-    LosesAnswers(u32),
+    /// Calls of this kind are carried out and the answers get lost, this many times.
+    LosesAnswers(Call, u32),
 }
 
 /// Which call it was.
@@ -60,6 +60,11 @@ pub enum Call {
     Report,
     /// `UploadLogs`
     UploadLogs,
+}
+
+impl Call {
+    /// Every kind.
+    pub const ALL: [Call; 4] = [Call::Config, Call::NeedsRestart, Call::Report, Call::UploadLogs];
 }
 
 /// One log line as the server keeps it.
@@ -92,6 +97,7 @@ struct Inner {
     mark_told: Cell<bool>,
     report: RefCell<Option<(Duration, DeviceStatus)>>,
     calls: RefCell<Vec<(Duration, Call)>>,
+    attempts: RefCell<Vec<Duration>>,
     spools: RefCell<BTreeMap<String, Spool>>,
     lines: RefCell<Vec<Kept>>,
     repeats: Cell<u64>,
@@ -120,6 +126,7 @@ impl SimCloud {
                 mark_told: Cell::new(false),
                 report: RefCell::default(),
                 calls: RefCell::default(),
+                attempts: RefCell::default(),
                 spools: RefCell::default(),
                 lines: RefCell::default(),
                 repeats: Cell::new(0),
@@ -202,6 +209,12 @@ impl SimCloud {
         self.inner.calls.borrow().clone()
     }
 
+    /// How often the device tried to call since then, answered or not.
+    #[must_use]
+    pub fn attempts_since(&self, since: Duration) -> usize {
+        self.inner.attempts.borrow().iter().filter(|&&at| at >= since).count()
+    }
+
     /// How many calls of this kind were answered.
     #[must_use]
     pub fn count(&self, call: Call) -> usize {
@@ -227,7 +240,8 @@ impl SimCloud {
 
     /// Waits as a call waits, and says whether it reaches a server that can answer.
     async fn travel(&self) -> Result<(), CloudError> {
-        let Inner { clock, web, mood, random, .. } = &*self.inner;
+        let Inner { clock, web, mood, random, attempts, .. } = &*self.inner;
+        attempts.borrow_mut().push(clock.elapsed());
         if self.inner.identity.borrow().is_none() {
             return Err(CloudError::NoIdentity { reason: "there is no credentials file".into() });
         }
@@ -248,7 +262,7 @@ impl SimCloud {
             }
             Mood::Error(code) => Err(CloudError::Refused { code, reason: "something is broken here".into() }),
             Mood::RefusesCredentials => Err(CloudError::CredentialsRefused { reason: "unknown secret".into() }),
-            Mood::Well | Mood::Nonsense | Mood::LosesAnswers(_) => Ok(()),
+            Mood::Well | Mood::Nonsense | Mood::LosesAnswers(..) => Ok(()),
         }
     }
 
@@ -256,8 +270,8 @@ impl SimCloud {
     fn answered<T>(&self, call: Call, answer: T) -> Result<T, CloudError> {
         self.inner.calls.borrow_mut().push((self.inner.clock.elapsed(), call));
         match self.inner.mood.get() {
-            Mood::LosesAnswers(left) => {
-                self.inner.mood.set(if left > 1 { Mood::LosesAnswers(left - 1) } else { Mood::Well });
+            Mood::LosesAnswers(lost, left) if lost == call => {
+                self.inner.mood.set(if left > 1 { Mood::LosesAnswers(lost, left - 1) } else { Mood::Well });
                 Err(CloudError::Unreachable { reason: "connection reset".into() })
             }
             _ => Ok(answer),
@@ -307,7 +321,7 @@ impl Cloud for SimCloud {
         Self::check_part(&request.part_id);
         let status = request.status.expect("a report without a status says nothing");
         self.inner.report.replace(Some((self.inner.clock.elapsed(), status)));
-        self.answered(Call::Report, ReportResponse {})
+        self.answered(Call::Report, ReportResponse::default())
     }
 
     async fn upload_logs(&self, request: UploadLogsRequest) -> Result<UploadLogsResponse, CloudError> {

@@ -14,7 +14,12 @@ use board_sim::{
 };
 use serde_json::json;
 
-use super::{Hands, cloud::Mood, factory::IMAGE_BYTES, minutes, seconds};
+use super::{
+    Hands,
+    cloud::{Call, Mood},
+    factory::IMAGE_BYTES,
+    minutes, seconds,
+};
 
 /// Something that happens to a world.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,7 +81,7 @@ pub fn any(random: &Random) -> Fault {
                 Mood::Error(14),
                 Mood::RefusesCredentials,
                 Mood::Nonsense,
-                Mood::LosesAnswers(3),
+                Mood::LosesAnswers(*random.pick(&Call::ALL), 3),
             ];
             Fault::Cloud(*random.pick(&moods), a_while())
         }

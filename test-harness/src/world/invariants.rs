@@ -2,9 +2,12 @@
 //!
 //! Checked whenever no task can move. Cheap where it is asked often: files are only looked at after they changed.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
-use board::files::Access;
+use board::Wall;
 use board_sim::{SimBoard, image};
 
 use super::cloud::{Kept, SimCloud};
@@ -18,6 +21,9 @@ pub(super) struct Watcher {
     last_said: BTreeMap<u64, u64>,
     interrupted: bool,
     rotten: bool,
+    /// The executables of the last look, and whether one of them was startable.
+    executables: Vec<(PathBuf, u64, Wall)>,
+    startable: bool,
 }
 
 impl Watcher {
@@ -36,16 +42,21 @@ impl Watcher {
         if board.processes.most_at_once() > 1 {
             return Err("two machine servers ran at one time".into());
         }
-        if !self.rotten && board.processes.started().iter().any(|start| start.version.is_empty()) {
+        let (starts, broken) = board.processes.starts();
+        if broken > 0 && !self.rotten {
             return Err("bytes that nobody verified were run".into());
         }
         if self.writes_seen != board.files.writes() {
             self.writes_seen = board.files.writes();
-            let startable = one_is_startable(board);
-            if self.installed && !startable && !self.rotten {
+            let executables = board.files.executables();
+            if executables != self.executables {
+                self.startable = executables.iter().any(|(path, ..)| is_startable(board, path));
+                self.executables = executables;
+            }
+            if self.installed && !self.startable && !self.rotten {
                 return Err("no version can be started any more".into());
             }
-            self.installed |= startable && !board.processes.started().is_empty();
+            self.installed |= self.startable && starts > 0;
         }
         self.look_at_lines(cloud)
     }
@@ -80,11 +91,6 @@ fn numbered(message: &str) -> Option<(u64, u64)> {
     Some((number.parse().ok()?, process.parse().ok()?))
 }
 
-fn one_is_startable(board: &SimBoard) -> bool {
-    let executable = |path: &std::path::PathBuf| board.files.access(path) == Some(Access::Executable);
-    let platform = board.platform();
-    board.files.paths().iter().filter(|path| executable(path)).any(|path| {
-        let content = board.files.content(path).unwrap_or_default();
-        image::version(&content, &platform).is_some()
-    })
+fn is_startable(board: &SimBoard, path: &Path) -> bool {
+    board.files.content(path).is_some_and(|content| image::version(&content, &board.platform()).is_some())
 }

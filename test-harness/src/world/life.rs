@@ -1,10 +1,10 @@
 //! One life of the agent: what it is started with, and how it is told to end.
 
-use std::{pin::Pin, rc::Rc};
+use std::{cell::RefCell, future::poll_fn, pin::Pin, rc::Rc, task::Poll};
 
 use actors::{cloud::port::Cloud, kit::trace::Trace};
 use board::Board;
-use board_sim::Driver;
+use board_sim::{Driver, SimClock};
 use smol::{LocalExecutor, Task};
 
 /// What an agent needs to live.
@@ -19,12 +19,17 @@ pub struct Needs {
     pub trace: Trace,
     /// Chance.
     pub seed: u64,
+    /// For log records, which know no board.
+    pub clock: SimClock,
 }
+
+/// Resolves when the agent has ended, with what it says about that.
+type Run = Pin<Box<dyn Future<Output = String>>>;
 
 /// A started agent.
 pub struct Started {
-    /// Resolves when the agent has ended, with what it says about that.
-    pub run: Pin<Box<dyn Future<Output = String>>>,
+    /// The agent.
+    pub run: Run,
     /// Asks it to end.
     pub stop: Box<dyn Fn()>,
 }
@@ -35,14 +40,21 @@ pub type Agent = Rc<dyn Fn(Needs) -> Started>;
 /// An agent that lives.
 pub(super) struct Life {
     pub(super) driver: Driver,
-    run: Option<Task<String>>,
+    /// Held here and not by its task: letting it go must not wait for a turn of that task.
+    run: Rc<RefCell<Option<Run>>>,
+    task: Option<Task<String>>,
     stop: Box<dyn Fn()>,
 }
 
 impl Life {
     pub(super) fn begin(driver: Driver, started: Started) -> Self {
-        let run = driver.executor().spawn(started.run);
-        Life { driver, run: Some(run), stop: started.stop }
+        let run = Rc::new(RefCell::new(Some(started.run)));
+        let inside = Rc::clone(&run);
+        let task = driver.executor().spawn(poll_fn(move |context| match inside.borrow_mut().as_mut() {
+            Some(run) => run.as_mut().poll(context),
+            None => Poll::Pending,
+        }));
+        Life { driver, run, task: Some(task), stop: started.stop }
     }
 
     pub(super) fn ask_to_stop(&self) {
@@ -51,15 +63,16 @@ impl Life {
 
     /// What it said at its end, if it has ended.
     pub(super) fn last_words(&mut self) -> Option<String> {
-        let run = self.run.take_if(|run| run.is_finished())?;
-        Some(smol::block_on(run))
+        let task = self.task.take_if(|task| task.is_finished())?;
+        Some(smol::block_on(task))
     }
 }
 
 impl Drop for Life {
-    /// Lets go of every task, so that a killed agent does nothing any more.
+    /// Lets go of everything before any task has another turn: a killed agent does nothing any more.
     fn drop(&mut self) {
         drop(self.run.take());
+        drop(self.task.take());
         self.driver.bury();
     }
 }

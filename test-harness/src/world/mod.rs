@@ -12,8 +12,14 @@ pub mod faults;
 pub mod interruptions;
 mod invariants;
 pub mod life;
+mod production;
+pub mod trial;
 
-use std::{rc::Rc, time::Duration};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    rc::Rc,
+    time::Duration,
+};
 
 use api::brand;
 use board::{files::Access, process::Exit};
@@ -110,7 +116,7 @@ impl World {
         World { hands, agent, life: None, watcher: Watcher::default(), seed, lives: 0 }
     }
 
-    /// Starts the agent.
+    /// Starts the agent. One that is interrupted while it is being made is started again, as its launcher would.
     ///
     /// # Panics
     /// When it lives already.
@@ -124,9 +130,21 @@ impl World {
             executor: driver.executor(),
             trace: self.chronicle.trace(),
             seed: self.seed.0 ^ u64::from(self.lives),
+            clock: self.board.clock.clone(),
         };
-        let started = (self.agent)(needs);
-        self.life = Some(Life::begin(driver, started));
+        let started = catch_unwind(AssertUnwindSafe(|| (self.agent)(needs)));
+        match (started, self.board.files.take_interruption()) {
+            (Ok(started), _) => self.life = Some(Life::begin(driver, started)),
+            (Err(_), Some(by)) => self.interrupted(by),
+            (Err(panicked), None) => resume_unwind(panicked),
+        }
+    }
+
+    fn interrupted(&mut self, by: Interruption) {
+        match by {
+            Interruption::PowerCut => self.cut_power(),
+            Interruption::Killed => self.kill_agent(),
+        }
     }
 
     /// Lets something happen, `after` from now, while the world runs.
@@ -145,8 +163,7 @@ impl World {
         loop {
             let left = end.saturating_sub(self.board.clock.elapsed());
             match self.drive_on(left) {
-                Driven::Interrupted(Interruption::PowerCut) => self.cut_power(),
-                Driven::Interrupted(Interruption::Killed) => self.kill_agent(),
+                Driven::Interrupted(by) => self.interrupted(by),
                 Driven::Done if self.life.is_none() || self.board.clock.elapsed() >= end => break,
                 Driven::Done => {}
             }
@@ -189,7 +206,8 @@ impl World {
         self.start();
     }
 
-    /// Asks the agent to end, waits until it has, and says how long that took.
+    /// Asks the agent to end, waits until it has, and says how long that took. One that is interrupted meanwhile is
+    /// started again, as its launcher would.
     ///
     /// # Panics
     /// When it has not ended after ten minutes.
@@ -198,7 +216,10 @@ impl World {
         self.chronicle.note("agent asked to stop");
         self.life.as_ref().expect("only what lives can be stopped").ask_to_stop();
         loop {
-            assert_eq!(self.drive(Duration::from_millis(10)), Driven::Done, "interrupted while it stopped");
+            if let Driven::Interrupted(by) = self.drive(Duration::from_millis(10)) {
+                self.interrupted(by);
+                return self.board.clock.elapsed() - began;
+            }
             if let Some(words) = self.life.as_mut().and_then(Life::last_words) {
                 self.chronicle.note(format!("agent ended: {words}"));
                 break;
@@ -215,8 +236,10 @@ impl World {
     /// Stops the agent and starts it again.
     pub fn restart_agent(&mut self) {
         self.stop_agent();
-        self.pass(RESTART_TAKES);
-        self.start();
+        if self.life.is_none() {
+            self.pass(RESTART_TAKES);
+            self.start();
+        }
     }
 
     /// Lets time pass without an agent.

@@ -1,0 +1,39 @@
+//! The wall clock may jump and may be wrong: nothing that runs notices.
+
+use board_sim::process::Script;
+use serde_json::json;
+use test_harness::world::{hours, minutes, seconds};
+
+use crate::{assert_serves, serving, started_with, starts, variable};
+
+const DAY: i64 = 24 * 3600 * 1000;
+
+#[test]
+fn nothing_restarts_and_polling_goes_on() {
+    for jump in [-20 * 365 * DAY, -DAY, -3_600_000, 3_600_000, 30 * DAY] {
+        let mut world = started_with(1, "1.0.0", Script { chatter: Some(seconds(30)), ..Script::default() });
+        assert_serves(&mut world, "1.0.0", minutes(2));
+        world.run_for(minutes(20));
+        world.board.clock.jump_wall(jump);
+        let polls = world.cloud.calls().len();
+        world.run_for(hours(1));
+        assert_eq!(starts(&world), 1, "{jump}");
+        assert!(world.cloud.calls().len() > polls + 600, "{jump}: it asks as often as before");
+        world.cloud.set_section("advanced_settings", &json!({"platform_server_env": {"GREETING": "hello"}}));
+        assert!(world.run_until(minutes(2), |hands| variable(hands, "GREETING").is_some()), "{jump}");
+    }
+}
+
+#[test]
+fn a_clock_at_zero_that_nobody_vouches_for_still_updates() {
+    let mut world = serving(2);
+    let zero = -world.board.clock.wall_clock().as_millis();
+    world.board.clock.jump_wall(zero);
+    world.board.clock.set_synchronised(false);
+    world.cut_power();
+    assert_serves(&mut world, "1.0.0", minutes(2));
+    world.factory.channel("stable", "1.1.0");
+    world.run_for(hours(2));
+    world.restart_agent();
+    assert_serves(&mut world, "1.1.0", minutes(2));
+}
