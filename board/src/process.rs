@@ -3,11 +3,7 @@
 //! Output goes into named pipes in a run folder, which the agent holds open for reading and writing, so that a server
 //! whose agent is gone never fails to write and the next agent reads what the last one did not.
 
-use std::{
-    path::{Path, PathBuf},
-    rc::Rc,
-    time::Duration,
-};
+use std::{path::PathBuf, rc::Rc, time::Duration};
 
 use async_trait::async_trait;
 
@@ -58,8 +54,6 @@ pub enum Stream {
 pub struct Unrecorded {
     /// Its name.
     pub id: ProcessId,
-    /// What it runs.
-    pub program: PathBuf,
     /// The value of the variable.
     pub note: String,
 }
@@ -98,13 +92,13 @@ pub trait Processes {
     /// Processes that an agent of this device has started and that still run, as they tell by themselves: for an agent
     /// without a record of them, whose predecessor was killed after a start and before it could write the name down.
     ///
-    /// Each leads a group, writes into this device's output pipes, was given `variable` in its environment, and runs a
-    /// program below `programs`; what such a process has started itself is none. Costs a look at every process.
-    fn unrecorded(&self, programs: &Path, variable: &str) -> Vec<Unrecorded>;
+    /// Each leads a group, writes into this device's output pipes, and was given `variable` in its environment. The
+    /// oldest comes first: what a process has started itself and put into a group of its own looks the same and comes
+    /// after it. Costs a look at every process.
+    fn unrecorded(&self, variable: &str) -> Vec<Unrecorded>;
 
-    /// Ends what is left of the group of a leader that is gone or unwanted: SIGTERM, then SIGKILL after `grace`. Members
-    /// are only taken for ours when they started after the leader did and before its end was seen. Returns how many
-    /// there were.
+    /// Ends what is left of the group of a leader that is gone: SIGTERM, then SIGKILL after `grace`. Members are only
+    /// taken for ours when they started after the leader did and before its end was seen. Returns how many there were.
     async fn end_orphans(&self, leader: ProcessId, grace: Duration) -> usize;
 
     /// The next piece of output of the running or last process, at most 8 KiB, whole as it was written where the

@@ -345,6 +345,46 @@ fn the_next_agent_finds_it_and_hears_what_it_said_meanwhile() {
 }
 
 #[test]
+fn one_whose_agent_was_killed_before_it_wrote_is_found_with_everything_that_was_not_written() {
+    let device = Device::new();
+    let program = device.program("1.0.0", &[]);
+    let record = device.folder.path().join("machine-server");
+    let (first, before_crash) = device.agent(async |agent| {
+        let first = agent.start(device.settings(&[]), &program).await;
+        let before_crash = std::fs::read(&record).unwrap();
+        ask(&first.url, "POST", "/behave/crash/3").await;
+        let second = agent.until(|report| report.crashes == 1 && report.phase == Phase::Running).await;
+        agent.hand_over.set(true);
+        agent.stop().await;
+        (second, before_crash)
+    });
+    // As if the agent had died between the second start and its record, and then between the first and its record.
+    for record_then in [Some(before_crash), None] {
+        match record_then {
+            Some(bytes) => std::fs::write(&record, bytes).unwrap(),
+            None => std::fs::remove_file(&record).unwrap(),
+        }
+        device.agent(async |agent| {
+            agent.settings.publish(Rc::new(device.settings(&[])));
+            let adopted = agent.running().await;
+            assert_eq!((adopted.opening, adopted.process), (0, first.process));
+            assert_eq!((adopted.program, adopted.crashes, adopted.crashes_of_program), (Some(program.clone()), 1, 1));
+            assert_eq!(adopted.restart_pending, "", "its environment is known");
+            let recorded = std::fs::read_to_string(&record).unwrap();
+            assert!(recorded.contains(&format!("\npid {}\n", first.process.unwrap().pid)), "{recorded}");
+            agent.hand_over.set(true);
+            agent.stop().await;
+        });
+    }
+    device.agent(async |agent| {
+        agent.settings.publish(Rc::new(device.settings(&[])));
+        agent.running().await;
+        agent.stop().await;
+    });
+    assert!(!lives(first.process.unwrap()));
+}
+
+#[test]
 fn lines_keep_their_level_time_logger_and_place() {
     let device = Device::new();
     let program = device.program("1.0.0", &[("flood-lines", "2000"), ("long-line-bytes", "5000")]);

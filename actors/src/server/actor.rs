@@ -3,14 +3,14 @@
 //! The end of the process is looked at before everything else, and the start that follows it happens in the same turn
 //! without waiting for anything.
 
-use std::{cell::Cell, collections::VecDeque, rc::Rc, time::Duration};
+use std::{cell::Cell, cmp::Reverse, collections::VecDeque, rc::Rc, time::Duration};
 
 use api::{brand, device_config::Advanced};
 use board::{
     Clock,
     fetch::Fetch,
     files::Files,
-    process::{Process, ProcessId, Processes, Stream, Unrecorded},
+    process::{Process, ProcessId, Processes, Stream},
 };
 use smol::{
     LocalExecutor,
@@ -96,7 +96,7 @@ pub struct Ports {
 /// Runs until it is told to stop and the machine server has ended, or was handed over.
 pub async fn run(policy: Policy, inbox: Inbox, ports: Ports) {
     let (questions, answers) = Background::new(&ports.executor);
-    let (process, machine) = resume(policy, &ports).await;
+    let (process, machine) = resume(policy, &ports);
     let mut ears = Ears { inbox, processes: Rc::clone(&ports.processes), process, answers };
     let mut shell = Shell {
         machine,
@@ -126,7 +126,7 @@ pub async fn run(policy: Policy, inbox: Inbox, ports: Ports) {
 }
 
 /// Finds the machine server of the last agent, or what it left behind.
-async fn resume(policy: Policy, ports: &Ports) -> (Option<Rc<dyn Process>>, Machine) {
+fn resume(policy: Policy, ports: &Ports) -> (Option<Rc<dyn Process>>, Machine) {
     let mut record = record::load(&*ports.files, &ports.places.record);
     let boot = record::boot(&ports.boot_id);
     let of_this_boot = record.running.as_ref().filter(|recorded| recorded.boot == boot).map(|recorded| recorded.id);
@@ -135,7 +135,7 @@ async fn resume(policy: Policy, ports: &Ports) -> (Option<Rc<dyn Process>>, Mach
         ports.executor.spawn(end_orphans(Rc::clone(&ports.processes), leader)).detach();
     }
     if process.is_none()
-        && let Some((found, known)) = unrecorded(ports, boot).await
+        && let Some((found, known)) = unrecorded(ports, &record, boot)
     {
         (process, record) = (Some(found), known);
         store(ports, &record);
@@ -149,20 +149,16 @@ async fn resume(policy: Policy, ports: &Ports) -> (Option<Rc<dyn Process>>, Mach
 }
 
 /// The machine server of an agent that did not live to write its name down, and what that agent would have written.
-async fn unrecorded(ports: &Ports, boot: u64) -> Option<(Rc<dyn Process>, Record)> {
-    let mut adopted = None;
-    for Unrecorded { id, program, note } in ports.processes.unrecorded(&ports.places.folder, &note_variable()) {
-        let known = Note::decode(&note, program).map(|note| note.record(id, boot));
-        match (&adopted, known, ports.processes.adopt(id)) {
-            (None, Some(known), Some(process)) => adopted = Some((process, known)),
-            // Another agent's words, or a second one: it cannot be kept, and beside another it may not run.
-            _ => {
-                log::warn!("{} {} is in no record and is ended", brand::MACHINE_SERVER, id.pid);
-                ports.processes.end_orphans(id, ORPHAN_GRACE).await;
-            }
-        }
-    }
-    adopted
+///
+/// What earlier ones left behind in groups of their own carries their notes, which count fewer starts; what this one
+/// has started is younger.
+fn unrecorded(ports: &Ports, record: &Record, boot: u64) -> Option<(Rc<dyn Process>, Record)> {
+    let found = ports.processes.unrecorded(&note_variable());
+    let notes = found.into_iter().filter_map(|found| Some((found.id, Note::decode(&found.note)?)));
+    let newer = notes.filter(|(_, note)| note.starts > record.starts);
+    // The first of several equal ones, which is the oldest.
+    let (id, note) = newer.min_by_key(|(_, note)| Reverse(note.starts))?;
+    Some((ports.processes.adopt(id)?, note.record(id, boot)))
 }
 
 fn store(ports: &Ports, record: &Record) {

@@ -118,6 +118,7 @@ mod tests {
             program: Program { version: "1.0.0".into(), path: "/opt/p/server".into() },
             started_at: board::Wall::from_millis(0),
             environment: 0,
+            starts: 1,
             crashes: 0,
             crashes_of_program: 0,
             operator_restarts: 0,
@@ -134,7 +135,7 @@ mod tests {
         let key = ApiKey { id: "key-id".into(), key: "key-secret".into() };
         let launched = launch(&note, &settings(&[("GREETING", "hi")]), &places(), Some(&key));
         assert_eq!(launched.program, note.program.path);
-        assert_eq!(last(&launched, &note_variable()), Some("1 0 0 0 0 0 1.0.0"));
+        assert_eq!(last(&launched, &note_variable()), Some(&*note.encode()));
         assert_eq!(launched.arguments, ["-config", "/etc/p.json"]);
         assert_eq!(last(&launched, brand::ENV_STATUS_URL), Some("http://127.0.0.1:8081"));
         assert_eq!(last(&launched, brand::ENV_API_KEY), Some("key-secret"));

@@ -215,6 +215,7 @@ pub struct Machine {
     pending: Pending,
     restarts_wanted: u64,
     operator_restarts: u64,
+    starts: u64,
     crashes: u64,
     crashes_of_program: u64,
     backoff: Backoff,
@@ -253,6 +254,7 @@ impl Machine {
             pending: Pending::default(),
             restarts_wanted: record.operator_restarts,
             operator_restarts: record.operator_restarts,
+            starts: record.starts,
             crashes: record.crashes,
             crashes_of_program: record.crashes_of_program,
             backoff,
@@ -321,6 +323,7 @@ impl Machine {
         Record {
             running: self.server.as_ref().map(|server| server.recorded.clone()),
             program: self.ran.clone(),
+            starts: self.starts,
             crashes: self.crashes,
             crashes_of_program: self.crashes_of_program,
             operator_restarts: self.operator_restarts,
@@ -335,6 +338,7 @@ impl Machine {
             program,
             started_at: wall,
             environment: self.environment,
+            starts: self.starts + 1,
             crashes: self.crashes,
             operator_restarts: self.restarts_wanted,
         }
@@ -491,6 +495,7 @@ impl Machine {
             self.crashes_of_program = 0;
         }
         self.ran = self.program.clone();
+        self.starts += 1;
         let Some(settings) = &self.settings else { return };
         self.server = Some(Server {
             recorded: Recorded {

@@ -32,6 +32,8 @@ pub struct Record {
     pub running: Option<Recorded>,
     /// What ran last.
     pub program: Option<Program>,
+    /// Processes that were started. Tells a start that is not in the record from what earlier ones left behind.
+    pub starts: u64,
     /// See [`super::Report::crashes`].
     pub crashes: u64,
     /// See [`super::Report::crashes_of_program`].
@@ -67,6 +69,8 @@ pub struct Note {
     pub started_at: Wall,
     /// Fingerprint of its configured environment.
     pub environment: u64,
+    /// See [`Record::starts`].
+    pub starts: u64,
     /// See [`super::Report::crashes`].
     pub crashes: u64,
     /// See [`super::Report::crashes_of_program`].
@@ -75,36 +79,48 @@ pub struct Note {
     pub operator_restarts: u64,
 }
 
-/// First word of a note.
+/// First field of a note.
 const NOTE: &str = "1";
 
 impl Note {
     /// One line, without anything that is secret.
     #[must_use]
     pub fn encode(&self) -> String {
-        let Note { program, started_at, environment, crashes, crashes_of_program, operator_restarts } = self;
-        let (started_at, version) = (started_at.as_millis(), &program.version);
-        format!("{NOTE} {started_at} {environment} {crashes} {crashes_of_program} {operator_restarts} {version}")
+        let Note { program, started_at, environment, starts, crashes, crashes_of_program, operator_restarts } = self;
+        let (started_at, path) = (started_at.as_millis(), program.path.to_string_lossy());
+        // Nothing that would end a field, or could not be in an environment at all.
+        let [version, path] = [&*program.version, &*path].map(|text| text.replace(char::is_control, " "));
+        format!(
+            "{NOTE}\t{started_at}\t{environment}\t{starts}\t{crashes}\t{crashes_of_program}\t{operator_restarts}\t{version}\t{path}"
+        )
     }
 
-    /// Of a process that runs `program`.
+    /// `None` when it is none of ours.
     #[must_use]
-    pub fn decode(note: &str, program: PathBuf) -> Option<Note> {
-        let mut words = note.splitn(7, ' ');
-        (words.next()? == NOTE).then_some(())?;
-        let started_at = Wall::from_millis(words.next()?.parse().ok()?);
-        let mut number = || words.next()?.parse().ok();
-        let (environment, crashes, crashes_of_program, operator_restarts) = (number()?, number()?, number()?, number()?);
-        let program = Program { version: words.next()?.to_owned(), path: program };
-        Some(Note { program, started_at, environment, crashes, crashes_of_program, operator_restarts })
+    pub fn decode(note: &str) -> Option<Note> {
+        let mut fields = note.split('\t');
+        (fields.next()? == NOTE).then_some(())?;
+        let started_at = Wall::from_millis(fields.next()?.parse().ok()?);
+        let mut number = || fields.next()?.parse().ok();
+        let [environment, starts, crashes, crashes_of_program, operator_restarts] =
+            [number()?, number()?, number()?, number()?, number()?];
+        let program = Program { version: fields.next()?.to_owned(), path: PathBuf::from(fields.next()?) };
+        Some(Note { program, started_at, environment, starts, crashes, crashes_of_program, operator_restarts })
     }
 
     /// The record that was not written.
     #[must_use]
     pub fn record(self, id: ProcessId, boot: u64) -> Record {
-        let Note { program, started_at, environment, crashes, crashes_of_program, operator_restarts } = self;
+        let Note { program, started_at, environment, starts, crashes, crashes_of_program, operator_restarts } = self;
         let running = Recorded { id, boot, started_at, ready_at: None, environment, urls: Vec::new() };
-        Record { running: Some(running), program: Some(program), crashes, crashes_of_program, operator_restarts }
+        Record {
+            running: Some(running),
+            program: Some(program),
+            starts,
+            crashes,
+            crashes_of_program,
+            operator_restarts,
+        }
     }
 }
 
@@ -140,8 +156,8 @@ pub fn store(files: &dyn Files, path: &Path, record: &Record) -> Result<(), File
 impl Record {
     fn encode(&self) -> Vec<u8> {
         let mut body = format!(
-            "crashes {}\ncrashes_of_program {}\noperator_restarts {}\n",
-            self.crashes, self.crashes_of_program, self.operator_restarts
+            "starts {}\ncrashes {}\ncrashes_of_program {}\noperator_restarts {}\n",
+            self.starts, self.crashes, self.crashes_of_program, self.operator_restarts
         );
         // Writing into a String cannot fail. What is too long is not remembered: nothing is cut to mean another thing.
         if let Some(Program { version, path }) = &self.program
@@ -194,6 +210,7 @@ impl Record {
         Some(Record {
             running: running(),
             program: program(),
+            starts: number("starts").unwrap_or(0),
             crashes: number("crashes")?,
             crashes_of_program: number("crashes_of_program")?,
             operator_restarts: number("operator_restarts")?,
@@ -220,6 +237,7 @@ mod tests {
                 urls: vec!["https://a.b:8080".into(), "http://127.0.0.1:8080".into()],
             }),
             program: Some(Program { version: "1.2.0-dev".into(), path: "/opt/p/versions/with space/server".into() }),
+            starts: 9,
             crashes: 7,
             crashes_of_program: 2,
             operator_restarts: 3,
@@ -247,22 +265,29 @@ mod tests {
             running: full().running.map(|running| Recorded { ready_at: None, urls: Vec::new(), ..running }),
             ..full()
         };
-        let Record { running: Some(running), program: Some(program), .. } = starting.clone() else { panic!() };
+        let (running, program) = (starting.running.clone().unwrap(), starting.program.clone().unwrap());
         let note = Note {
-            program: Program { version: "file:///some where".into(), ..program.clone() },
+            program,
             started_at: running.started_at,
             environment: running.environment,
-            crashes: starting.crashes,
-            crashes_of_program: starting.crashes_of_program,
-            operator_restarts: starting.operator_restarts,
+            starts: 9,
+            crashes: 7,
+            crashes_of_program: 2,
+            operator_restarts: 3,
         };
-        assert_eq!(note.encode(), "1 1700000000123 18446744073709551615 7 2 3 file:///some where");
-        assert_eq!(Note::decode(&note.encode(), program.path.clone()), Some(note.clone()));
-        let note = Note { program: program.clone(), ..note };
-        assert_eq!(note.record(running.id, running.boot), starting);
-        for other in ["", "1", "2 1 1 1 1 1 1.0.0", "1 1 1 1 1 1", "1 1 x 1 1 1 1.0.0", "1 1 -1 1 1 1 1.0.0"] {
-            assert_eq!(Note::decode(other, program.path.clone()), None, "{other}");
+        let text = note.encode();
+        assert_eq!(
+            text,
+            "1\t1700000000123\t18446744073709551615\t9\t7\t2\t3\t1.2.0-dev\t/opt/p/versions/with space/server"
+        );
+        assert_eq!(Note::decode(&text), Some(note.clone()));
+        assert_eq!(note.clone().record(running.id, running.boot), starting);
+        for other in ["", "1", "1\t2\t3\t4\t5\t6\t7\tversion", &text.replace("1\t", "2\t"), &text.replace("\t9", "\tx")]
+        {
+            assert_eq!(Note::decode(other), None, "{other}");
         }
+        let strange = Program { version: "a\tb\nc\0".into(), ..note.program.clone() };
+        assert_eq!(Note::decode(&Note { program: strange, ..note }.encode()).unwrap().program.version, "a b c ");
     }
 
     #[test]

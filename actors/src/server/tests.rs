@@ -520,6 +520,7 @@ fn adopted(ready: bool) -> Record {
             urls: vec![SERVES.into()],
         }),
         program: Some(program("1.0.0")),
+        starts: 9,
         crashes: 7,
         crashes_of_program: 2,
         operator_restarts: 3,

@@ -219,59 +219,42 @@ fn an_adopted_stranger_ends_for_unknown_reasons() {
 }
 
 #[test]
-fn a_server_that_no_agent_recorded_is_found_and_what_it_started_is_not() {
+fn a_server_that_no_agent_recorded_is_found_before_what_it_started() {
     let folder = tempfile::tempdir().unwrap();
-    let programs = folder.path().join("programs");
-    fs::create_dir(&programs).unwrap();
-    let script = programs.join("script");
-    fs::write(&script, "#!/bin/sh\nsetsid sleep 1000 &\necho $!\nwhile ! test -e die; do sleep 0.01; done\n").unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-    // Another name than its own would make another program of it where many share one file.
-    let native = programs.join("sleep");
-    fs::copy("/bin/sleep", &native).unwrap();
     let note = ("NOTE".to_owned(), "it is mine".to_owned());
-    let launch = |program: &Path| Launch {
-        program: program.to_owned(),
-        arguments: vec!["1000".into()],
-        environment: vec![note.clone()],
-        folder: folder.path().to_owned(),
-    };
-    let find = |board: &Pieces| board.processes.unrecorded(&programs, "NOTE");
-    let found = |id, program: &Path| Unrecorded { id, program: program.to_owned(), note: note.1.clone() };
-
+    let find = |board: &Pieces| board.processes.unrecorded("NOTE");
+    let found = |id| Unrecorded { id, note: note.1.clone() };
     let (id, daemon) = as_agent(folder.path(), async |board| {
         assert_eq!(find(board), []);
-        let process = board.processes.spawn(&launch(&script)).unwrap();
-        let daemon: u32 = line(board, Stream::Out, |_| true).await.parse().unwrap();
-        (process.id(), daemon)
+        let script = "setsid sleep 1000 & echo $!; sleep 1000 & exec sh -c 'while ! test -e die; do sleep 0.01; done'";
+        let launch = Launch { environment: vec![note.clone()], ..shell(folder.path(), script) };
+        let process = board.processes.spawn(&launch).unwrap();
+        (process.id(), line(board, Stream::Out, |_| true).await.parse::<u32>().unwrap())
     });
-    // What a machine server may start: in a group of its own, with everything inherited.
+    // What a machine server may start in a group of its own, with everything inherited.
     let pipe = fs::OpenOptions::new().write(true).open(folder.path().join("run/server.stdout")).unwrap();
     let mut module = std::process::Command::new("sleep");
     let mut module = module.arg("1000").envs([note.clone()]).stdout(pipe).process_group(0).spawn().unwrap();
+    let module_id = ProcessId { pid: module.id(), start_ticks: start_ticks(module.id()) };
     as_agent(folder.path(), async |board| {
         while field(daemon, 3) != u64::from(daemon) {
             smol::Timer::after(Duration::from_millis(1)).await;
         }
-        assert_eq!(find(board), [found(id, &script)]);
+        assert_eq!(find(board), [found(id), found(module_id)]);
+        assert_eq!(board.processes.unrecorded("NOT"), []);
         let process = board.processes.adopt(id).expect("it lives");
         fs::write(folder.path().join("die"), "").unwrap();
         process.exited().await;
-        assert!(is_running(daemon) && is_running(module.id()));
-        assert_eq!(find(board), []);
-
-        let process = board.processes.spawn(&launch(&native)).unwrap();
-        assert_eq!(find(board), [found(process.id(), &native)]);
-        assert_eq!(board.processes.unrecorded(&programs, "NOT"), []);
-        fs::remove_file(&native).unwrap();
-        assert_eq!(find(board), [found(process.id(), &native)], "its file may be replaced meanwhile");
-        process.kill();
-        process.exited().await;
+        assert_eq!(find(board), [found(module_id)]);
+        assert!(is_running(daemon));
     });
     module.kill().unwrap();
     module.wait().unwrap();
-    let daemon = rustix::process::Pid::from_raw(daemon.try_into().unwrap()).unwrap();
-    rustix::process::kill_process(daemon, rustix::process::Signal::KILL).unwrap();
+    as_agent(&folder.path().join("elsewhere"), async |board| assert_eq!(find(board), []));
+    for left in [id.pid, daemon] {
+        let group = rustix::process::Pid::from_raw(left.try_into().unwrap()).unwrap();
+        rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+    }
 }
 
 #[test]

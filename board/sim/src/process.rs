@@ -9,7 +9,7 @@ use std::{
     collections::{BTreeMap, VecDeque},
     future::poll_fn,
     io,
-    path::{Path, PathBuf},
+    path::PathBuf,
     rc::{Rc, Weak},
     task::{Poll, Waker},
     time::Duration,
@@ -489,12 +489,11 @@ impl Processes for ProcessesPort {
         self.alive.get().then(|| self.handle(body, false))
     }
 
-    fn unrecorded(&self, programs: &Path, variable: &str) -> Vec<Unrecorded> {
+    fn unrecorded(&self, variable: &str) -> Vec<Unrecorded> {
         let running = if self.alive.get() { self.processes.running() } else { Vec::new() };
         let found = running.into_iter().filter_map(|Started { id, launch, .. }| {
             let (_, note) = launch.environment.into_iter().rev().find(|(name, _)| name == variable)?;
-            let program = launch.program;
-            program.starts_with(programs).then_some(Unrecorded { id, program, note })
+            Some(Unrecorded { id, note })
         });
         found.collect()
     }
@@ -504,13 +503,12 @@ impl Processes for ProcessesPort {
         let table = &self.processes.table;
         let body = table.bodies.borrow().iter().find(|body| body.id == leader).cloned();
         let Some(body) = body else { return 0 };
-        let leads = usize::from(body.exit.get().is_none());
-        let there = body.orphans.get() + leads;
+        assert!(body.exit.get().is_some(), "the group of a leader that runs is ended by ending the leader");
+        let there = body.orphans.get();
         if there > 0 {
             let takes = if body.script.borrow().ignores_sigterm { grace } else { grace.min(TICK) };
             table.clock.until(table.clock.mono() + takes).await;
             body.orphans.set(0);
-            table.end(&body, Exit::Signal(SIGTERM));
         }
         there
     }

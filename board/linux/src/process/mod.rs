@@ -77,8 +77,8 @@ impl Processes for LinuxProcesses {
         Some(Rc::new(Child::found(id)?))
     }
 
-    fn unrecorded(&self, programs: &Path, variable: &str) -> Vec<Unrecorded> {
-        unrecorded::find(self.pipes.identity(), programs, variable)
+    fn unrecorded(&self, variable: &str) -> Vec<Unrecorded> {
+        unrecorded::find(self.pipes.identity(), variable)
     }
 
     async fn end_orphans(&self, leader: ProcessId, grace: Duration) -> usize {
