@@ -191,20 +191,20 @@ fn ask(client: &Client, requests: Requests, given_up: &AtomicBool) -> Replies {
             return replies;
         }
     }
+    if let Some(request) = requests.report {
+        let reply = call(client, device_service::REPORT, &request, small);
+        let over = reply.as_ref().is_err_and(CloudError::ends_the_round);
+        replies.report = Some(reply);
+        if !goes_on(over) {
+            return replies;
+        }
+    }
     if let Some(request) = requests.restart {
         // Never repeated here: after a "yes" the next question clears the mark.
         let once = CallOptions { idempotent: false, ..small };
         let reply = call(client, robot_service::NEEDS_RESTART, &request, once);
         let over = reply.as_ref().is_err_and(CloudError::ends_the_round);
         replies.restart = Some(reply);
-        if !goes_on(over) {
-            return replies;
-        }
-    }
-    if let Some(request) = requests.report {
-        let reply = call(client, device_service::REPORT, &request, small);
-        let over = reply.as_ref().is_err_and(CloudError::ends_the_round);
-        replies.report = Some(reply);
         if !goes_on(over) {
             return replies;
         }
@@ -229,8 +229,8 @@ fn call<Request: Message, Response: Message + Default>(
 fn failing(requests: &Requests) -> fn(CloudError) -> Replies {
     match requests {
         Requests { config: Some(_), .. } => |error| Replies { config: Some(Err(error)), ..Replies::default() },
-        Requests { restart: Some(_), .. } => |error| Replies { restart: Some(Err(error)), ..Replies::default() },
         Requests { report: Some(_), .. } => |error| Replies { report: Some(Err(error)), ..Replies::default() },
+        Requests { restart: Some(_), .. } => |error| Replies { restart: Some(Err(error)), ..Replies::default() },
         Requests { upload: Some(_), .. } => |error| Replies { upload: Some(Err(error)), ..Replies::default() },
         Requests { config: None, restart: None, report: None, upload: None } => |_| Replies::default(),
     }

@@ -153,6 +153,7 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
     let fetched = Latest::new();
     let reach = Latest::new();
     let restarts = Latest::new();
+    let retries = Latest::new();
     let acknowledged = Latest::new();
     let report = Latest::new();
     let progress = Latest::new();
@@ -166,6 +167,7 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
     let (poke, poke_mail) = mailbox::outside(POKE_MAIL);
 
     supervisor.start(Actor::Config, "config", |lifeline| {
+        let cloud = Rc::clone(&cloud);
         let command_line = CommandLine { debug: debug.then_some(true), wait_for_update_check: wait };
         config::actor::run(
             config::machine::Machine::new(command_line),
@@ -175,6 +177,7 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
                 files: Rc::clone(&board.files),
                 defaults,
                 cache: state.join("config.cache"),
+                part_id: Rc::new(move || cloud.part_id()),
                 sections: sections.clone(),
                 trace: trace.clone(),
             },
@@ -190,6 +193,7 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
                 advanced: sections.advanced.watch(),
                 reach: reach.watch(),
                 fetched: fetched.watch(),
+                retries: retries.watch(),
                 server: report.watch(),
                 lifeline,
             },
@@ -231,6 +235,7 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
                 fetched: fetched.clone(),
                 reach: reach.clone(),
                 restarts: restarts.clone(),
+                retries: retries.clone(),
                 acknowledged: acknowledged.clone(),
                 trace: trace.clone(),
             },

@@ -228,8 +228,17 @@ impl Client {
     }
 
     async fn report(&self, status: DeviceStatus) -> Result<ReportResponse, Status> {
-        let request = ReportRequest { part_id: PART.into(), status: Some(status) };
+        self.report_with(ReportRequest { status: Some(status), ..ReportRequest::default() }).await
+    }
+
+    async fn report_with(&self, request: ReportRequest) -> Result<ReportResponse, Status> {
+        let request = ReportRequest { part_id: PART.into(), ..request };
         self.call("platform.fleet.v1.DeviceService/Report", request).await
+    }
+
+    async fn status(&self) -> GetPartStatusResponse {
+        let request = GetPartStatusRequest { part_id: PART.into() };
+        self.call("platform.fleet.v1.AdminService/GetPartStatus", request).await.expect("answers")
     }
 
     async fn tail(&self, errors_only: bool) -> Result<tonic::Streaming<TailRobotPartLogsResponse>, Status> {
@@ -601,6 +610,101 @@ async fn a_restart_is_told_once_and_cleared_by_the_call_after_that() {
     mark(Clock::default().now() + 5).await;
     assert!(device.must_restart().await);
     assert!(!device.must_restart().await);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_is_told_again_to_a_device_that_may_not_have_heard() {
+    let world = World::new().await;
+    let device = world.device().await;
+    let now = Clock::default().now();
+    world
+        .sql(move |tx| {
+            tx.run("UPDATE parts SET restart_marked_at = $2 WHERE id = $1", &[PART.into(), (now - 60_000).into()])
+                .map(drop)
+        })
+        .await;
+    let unheard = |started_ago: i64| {
+        let started_at = Some(timestamp(now - started_ago));
+        let server = Some(ServerStatus { started_at, ..ServerStatus::default() });
+        let status = Some(DeviceStatus { device_time: Some(timestamp(now)), server, ..DeviceStatus::default() });
+        ReportRequest { status, restart_answer_lost: true, ..ReportRequest::default() }
+    };
+    for _ in 0..3 {
+        assert!(device.must_restart().await);
+        device.report_with(unheard(120_000)).await.expect("kept");
+    }
+    // A start later than the mark ends it, heard or not.
+    assert!(device.must_restart().await);
+    device.report_with(unheard(1_000)).await.expect("kept");
+    assert!(!device.must_restart().await);
+    device.report_with(unheard(1_000)).await.expect("kept");
+    assert!(!device.must_restart().await, "nobody marked it");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_to_be_tried_again_is_told_until_it_is_done() {
+    let world = World::new().await;
+    let device = world.device().await;
+    let owner = world.owner().await;
+    let ask = || async {
+        let request = RetryUpdateRequest { part_id: PART.into(), product: Product::MachineServer.into() };
+        owner
+            .call::<_, RetryUpdateResponse>("platform.fleet.v1.AdminService/RetryUpdate", request)
+            .await
+            .expect("answers");
+    };
+    let report = |retried| {
+        let update = |product: Product| UpdateStatus { product: product.into(), retried, ..UpdateStatus::default() };
+        let updates = vec![update(Product::Agent), update(Product::MachineServer)];
+        device.report(DeviceStatus { updates, ..DeviceStatus::default() })
+    };
+    assert_eq!(report(0).await.expect("kept").retries, []);
+    ask().await;
+    let [first] = report(0).await.expect("kept").retries[..] else { panic!("one wish") };
+    assert_eq!(first.product(), Product::MachineServer);
+    assert_eq!(report(0).await.expect("kept").retries, [first], "told until it is done");
+    assert_eq!(report(first.edition).await.expect("kept").retries, []);
+    // Another wish has another number, also when the clock went back.
+    world.server.context.clock.push(-3_600_000);
+    ask().await;
+    let [second] = report(first.edition).await.expect("kept").retries[..] else { panic!("another wish") };
+    assert!(second.edition > first.edition);
+    assert_eq!(report(second.edition).await.expect("kept").retries, []);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_never_reaches_a_device_is_complained_about_for_it() {
+    let world = World::new().await;
+    let device = world.device().await;
+    let owner = world.owner().await;
+    let complaints = || async {
+        let status = owner.status().await.status.unwrap_or_default();
+        status.complaints.into_iter().map(|one| (one.path, one.source)).collect::<Vec<_>>()
+    };
+    let cloud = |path: &str| (path.to_owned(), "cloud".to_owned());
+    world.configure(json!({"agent": 7, "components": []})).await;
+    assert_eq!(complaints().await, [cloud("agent")]);
+    world
+        .configure(json!({"agent": {
+            "advanced_settings": {"debug": 1},
+            "system_configuration": "not an object",
+            "sytem_configuration": {},
+        }}))
+        .await;
+    let all = [cloud("advanced_settings.debug"), cloud("system_configuration"), cloud("sytem_configuration")];
+    assert_eq!(complaints().await, all, "nobody else says it as long as the device is silent");
+    // What reaches the device is the device's to judge.
+    device.report(DeviceStatus::default()).await.expect("kept");
+    assert_eq!(complaints().await, [cloud("system_configuration"), cloud("sytem_configuration")]);
+    let said = Complaint { path: "system_configuration".into(), source: "cloud".into(), ..Complaint::default() };
+    device.report(DeviceStatus { complaints: vec![said], ..DeviceStatus::default() }).await.expect("kept");
+    assert_eq!(complaints().await, [cloud("system_configuration"), cloud("sytem_configuration")], "once each");
+    world.configure(json!({"components": [], "advanced_settings": {"nobody": "reads this"}})).await;
+    device.report(DeviceStatus::default()).await.expect("kept");
+    assert_eq!(complaints().await, []);
     world.stop().await;
 }
 

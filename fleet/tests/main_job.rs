@@ -211,7 +211,8 @@ async fn devices_sign_in_with_secrets_of_part_or_location_and_do_only_their_own_
     let hall = owner.location("Hall", Some(&location)).await;
     let part = owner.main_part(&owner.machine(&hall, "arm").await).await;
     let other = owner.main_part(&owner.machine(&hall, "leg").await).await;
-    let report = |part: &RobotPart| ReportRequest { part_id: part.id.clone(), status: Some(DeviceStatus::default()) };
+    let status = || Some(DeviceStatus::default());
+    let report = |part: &RobotPart| ReportRequest { part_id: part.id.clone(), status: status(), ..Default::default() };
     const REPORT: &str = "/platform.fleet.v1.DeviceService/Report";
 
     for entity in [&part.id, &part.fqdn] {
@@ -342,7 +343,7 @@ async fn restart_marks_main_parts_and_the_overview() {
     const CONFIG: &str = "/viam.app.agent.v1.AgentDeviceService/DeviceAgentConfig";
     device.call::<_, api::pb::platform::app::agent::v1::DeviceAgentConfigResponse>(CONFIG, config).await.unwrap();
     let status = DeviceStatus { agent_version: "1.2.3".into(), platform: "linux/arm64".into(), ..Default::default() };
-    let report = ReportRequest { part_id: part.id.clone(), status: Some(status) };
+    let report = ReportRequest { part_id: part.id.clone(), status: Some(status), ..Default::default() };
     device.call::<_, ReportResponse>("/platform.fleet.v1.DeviceService/Report", report).await.unwrap();
 
     let seen: GetPartStatusResponse = owner.client.call(STATUS, ask).await.unwrap();

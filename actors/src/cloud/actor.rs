@@ -1,7 +1,6 @@
 //! The shell of the cloud actor: waits for news, makes the calls that the machine wants, and tells the others.
 
 use std::{
-    collections::VecDeque,
     future::poll_fn,
     path::PathBuf,
     pin::pin,
@@ -15,7 +14,7 @@ use serde::Deserialize;
 use smol::{LocalExecutor, future::FutureExt as _};
 
 use super::{
-    Acknowledged, FetchedConfig, Reach, RestartsWanted,
+    Acknowledged, FetchedConfig, Reach, RestartsWanted, Retries,
     calls::{self, Answers, Plan, Questions, Report},
     machine::{BatchKey, Effect, Event, Machine},
     port::Cloud,
@@ -77,6 +76,8 @@ pub struct Ports {
     pub reach: Latest<Reach>,
     /// Restarts wanted by operators.
     pub restarts: Latest<RestartsWanted>,
+    /// What operators want to be tried again.
+    pub retries: Latest<Retries>,
     /// Which log batches the server keeps.
     pub acknowledged: Latest<Acknowledged>,
     /// What was done, for people. Not each call: a line per call would be one more to deliver.
@@ -135,14 +136,16 @@ impl step::Inbox for Ears {
             Some(Event::MachineServer { operator_restarts, handles_needs_restart })
         };
         let changed = async {
-            async { drop(config.changed().await) }.or(any(updates)).await;
+            config.changed().await;
             Some(Event::StatusChanged)
         };
+        let updated =
+            async { Some(Event::Updates { in_trouble: any(updates).await.iter().any(status::is_in_trouble) }) };
         let poked = async {
             pokes.next().await;
             Some(Event::Poked)
         };
-        let event = stop.or(answered).or(poked).or(machine_server).or(changed).or(batch).await;
+        let event = stop.or(answered).or(poked).or(machine_server).or(changed).or(updated).or(batch).await;
         lifeline.turn_begins();
         event
     }
@@ -152,8 +155,8 @@ impl step::Inbox for Ears {
     }
 }
 
-/// Resolves when one of several values changed.
-async fn any<T: Clone>(watches: &mut [Watch<T>]) {
+/// All of several values, when one of them changed.
+async fn any<T: Clone>(watches: &mut [Watch<T>]) -> Vec<T> {
     poll_fn(|context: &mut Context<'_>| {
         // Every one of them is polled, so that each knows whom to wake.
         let changed = watches.iter_mut().filter_map(|watch| match pin!(watch.changed()).poll(context) {
@@ -163,6 +166,7 @@ async fn any<T: Clone>(watches: &mut [Watch<T>]) {
         if changed.count() > 0 { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
+    watches.iter().filter_map(Watch::get).collect()
 }
 
 fn key(offered: &Offered) -> BatchKey {
@@ -195,22 +199,19 @@ struct Counter {
 }
 
 impl Desk {
-    /// Feeds the machine one event and does what it wants; an effect's own result is its next event.
+    /// Feeds the machine one event and does what it wants.
     fn carry_out(&mut self, machine: &mut Machine, event: Event) {
-        let mut events = VecDeque::from([event]);
-        while let Some(event) = events.pop_front() {
-            if let Event::Answered(answers) = &event
-                && let (Some(Ok(())), Some(status)) = (&answers.reported, self.asked.take())
-            {
-                self.told.remember(&status);
-            }
-            for effect in machine.step(self.ports.board.clock.now(), event) {
-                events.extend(self.perform(effect));
-            }
+        if let Event::Answered(answers) = &event
+            && let (Some(Ok(_)), Some(status)) = (&answers.reported, self.asked.take())
+        {
+            self.told.remember(&status);
+        }
+        for effect in machine.step(self.ports.board.clock.now(), event) {
+            self.perform(effect);
         }
     }
 
-    fn perform(&mut self, effect: Effect) -> Option<Event> {
+    fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::Call(plan) => {
                 let questions = self.questions(plan);
@@ -229,11 +230,11 @@ impl Desk {
                 self.note(format_args!("configuration {a:02x}{b:02x}{c:02x}{d:02x} fetched"));
                 self.ports.fetched.publish(Rc::new(fetched));
             }
-            Effect::Restart(wanted) => return Some(Event::Stored(self.store_counter(wanted))),
+            Effect::Restart(wanted) => self.restart(wanted),
+            Effect::Retry(retries) => self.ports.retries.publish(retries),
             Effect::Acknowledge(acknowledged) => self.ports.acknowledged.publish(acknowledged),
             Effect::Complain(what, error) => log::warn!("{what}: {error}"),
         }
-        None
     }
 
     fn questions(&mut self, plan: Plan) -> Questions {
@@ -246,7 +247,7 @@ impl Desk {
             .filter(|status| plan.report == Report::Always || self.told.is_news(status));
         self.asked.clone_from(&report);
         let upload = if plan.upload { self.sources.offered.get().flatten() } else { None };
-        Questions { config, restart: plan.restart, report, upload }
+        Questions { config, report, unheard: plan.unheard, restart: plan.restart, upload }
     }
 
     fn parts(&self) -> Parts {
@@ -286,20 +287,14 @@ impl Desk {
         RestartsWanted(counter.map_or(0, |counter| counter.restarts_wanted))
     }
 
-    fn store_counter(&self, wanted: RestartsWanted) -> bool {
+    fn restart(&self, wanted: RestartsWanted) {
         let RestartsWanted(restarts) = wanted;
         let text = format!("{{\"restarts_wanted\":{restarts}}}\n");
-        match self.ports.board.files.write(&self.ports.counter_file, text.as_bytes(), Access::Private) {
-            Ok(()) => {
-                self.note(format_args!("restart {restarts} wanted"));
-                self.ports.restarts.publish(wanted);
-                true
-            }
-            Err(error) => {
-                log::warn!("a wanted restart waits until it can be stored: {error}: {}", error.source);
-                false
-            }
+        if let Err(error) = self.ports.board.files.write(&self.ports.counter_file, text.as_bytes(), Access::Private) {
+            log::warn!("a wanted restart could not be stored: {error}: {}", error.source);
         }
+        self.note(format_args!("restart {restarts} wanted"));
+        self.ports.restarts.publish(wanted);
     }
 
     fn note(&self, text: std::fmt::Arguments<'_>) {

@@ -9,10 +9,13 @@ use api::pb::platform::{
 };
 
 use super::{
-    Acknowledged, FetchedConfig,
+    Acknowledged, FetchedConfig, Retries,
     port::{Cloud, CloudError, Requests},
 };
 use crate::logs::Offered;
+
+/// Products that a server may want tried again; there are two.
+const RETRIES_MAX: usize = 4;
 
 /// Whether to report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,10 +34,12 @@ pub enum Report {
 pub struct Plan {
     /// Fetch the configuration.
     pub config: bool,
-    /// Ask whether somebody wants the machine server restarted.
-    pub restart: bool,
     /// Tell how the device is.
     pub report: Report,
+    /// Tell with it that the last answer about restarts was not heard.
+    pub unheard: bool,
+    /// Ask whether somebody wants the machine server restarted.
+    pub restart: bool,
     /// Deliver the log batch.
     pub upload: bool,
 }
@@ -44,10 +49,10 @@ pub struct Plan {
 pub struct Answers {
     /// The configuration, and when to ask again.
     pub config: Option<Result<(FetchedConfig, Option<Duration>), CloudError>>,
+    /// The report arrived; what is to be tried again.
+    pub reported: Option<Result<Retries, CloudError>>,
     /// Whether a restart is wanted, and when to ask again.
     pub restart: Option<Result<(bool, Option<Duration>), CloudError>>,
-    /// The report arrived.
-    pub reported: Option<Result<(), CloudError>>,
     /// What the server keeps of the spool.
     pub uploaded: Option<Result<Acknowledged, CloudError>>,
 }
@@ -57,10 +62,12 @@ pub struct Answers {
 pub struct Questions {
     /// Asks for the configuration.
     pub config: Option<DeviceAgentConfigRequest>,
-    /// Asks about restarts.
-    pub restart: bool,
     /// The status to report.
     pub report: Option<DeviceStatus>,
+    /// Says with it that the last answer about restarts was not heard.
+    pub unheard: bool,
+    /// Asks about restarts.
+    pub restart: bool,
     /// The batch to deliver.
     pub upload: Option<Offered>,
 }
@@ -82,13 +89,15 @@ pub async fn carry_out(cloud: Rc<dyn Cloud>, questions: Questions) -> Answers {
         config: replies.config.map(|reply| {
             reply.map(|response| {
                 let every = response.check_interval.and_then(interval);
-                (FetchedConfig::of(response), every)
+                (FetchedConfig::of(&part_id, response), every)
             })
         }),
         restart: replies.restart.map(|reply| {
             reply.map(|response| (response.must_restart, response.restart_check_interval.and_then(interval)))
         }),
-        reported: replies.report.map(|reply| reply.map(|_| ())),
+        reported: replies
+            .report
+            .map(|reply| reply.map(|response| response.retries.into_iter().take(RETRIES_MAX).collect())),
         uploaded: replies
             .upload
             .zip(spool_id)
@@ -97,12 +106,16 @@ pub async fn carry_out(cloud: Rc<dyn Cloud>, questions: Questions) -> Answers {
 }
 
 fn requests(questions: Questions, part_id: &str) -> Requests {
-    let Questions { config, restart, report, upload } = questions;
+    let Questions { config, report, unheard, restart, upload } = questions;
     let id = || part_id.to_owned();
     Requests {
         config: config.map(|request| DeviceAgentConfigRequest { id: id(), ..request }),
+        report: report.map(|status| ReportRequest {
+            part_id: id(),
+            status: Some(status),
+            restart_answer_lost: unheard,
+        }),
         restart: restart.then(|| NeedsRestartRequest { id: id() }),
-        report: report.map(|status| ReportRequest { part_id: id(), status: Some(status) }),
         upload: upload.map(|batch| UploadLogsRequest {
             part_id: id(),
             spool_id: batch.spool_id.to_string(),

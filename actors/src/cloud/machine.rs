@@ -4,15 +4,28 @@
 //!
 //! Everything that is due at about the same time goes in one wake-up, the configuration first: it is what the server
 //! counts as a sign of life. After a failure nothing is called until the wait is over, and the next wake-up begins with
-//! the configuration again. A restart that is wanted is stored before the restart question is asked a second time,
-//! because the second question is what clears the mark.
+//! the configuration again.
+//!
+//! # One mark, one restart
+//!
+//! The server says once that a part is marked for restart; the mark goes when a later start of the machine server is
+//! reported, or with the next question, whichever comes first. So nothing may hang on a single answer, and nothing may be
+//! counted twice:
+//!
+//! - While a restart is wanted and not done, nobody asks: the start that comes answers every mark made until then, its
+//!   report clears them, and what is marked later is found by the next question.
+//! - An answer that did not arrive may have been a yes, and so may the last answer to an agent that is gone. The next
+//!   report says so, the server forgets that it has told of the mark, and only then the question is asked again. The
+//!   same report tells of the last start, so that a mark which is done already is gone before the question.
+//! - The counter is stored before the machine server's keeper hears of it. A disk that refuses holds no restart back: if
+//!   the agent died now, the mark would still be on the server.
 
 use std::time::Duration;
 
 use board::Mono;
 
 use super::{
-    Acknowledged, FetchedConfig, Reach, RestartsWanted,
+    Acknowledged, FetchedConfig, Reach, RestartsWanted, Retries,
     calls::{Answers, Plan, Report},
     port::CloudError,
 };
@@ -36,6 +49,8 @@ const REFUSED_MAX: Duration = Duration::from_secs(600);
 const NO_IDENTITY_MAX: Duration = Duration::from_secs(10);
 /// A report goes out this often even if nothing changed.
 const REPORT_EVERY: Duration = Duration::from_secs(600);
+/// While an update is in trouble: the answer to a report is how a device hears that it shall try again, and a person waits.
+const REPORT_IN_TROUBLE: Duration = Duration::from_secs(60);
 /// A change is reported this soon: several often come together.
 const REPORT_SOON: Duration = Duration::from_secs(1);
 /// Between two reports that are caused by changes, whatever keeps changing.
@@ -59,6 +74,11 @@ pub enum Event {
     Poked,
     /// Something that people want to see has changed.
     StatusChanged,
+    /// How the updates are.
+    Updates {
+        /// One of them has failed, and somebody may want it tried again.
+        in_trouble: bool,
+    },
     /// What the machine server has done about restarts, and whether it asks the fleet server itself.
     MachineServer {
         /// Restarts carried out for operators.
@@ -70,8 +90,6 @@ pub enum Event {
     Offered(Option<BatchKey>),
     /// The calls of a wake-up have ended.
     Answered(Box<Answers>),
-    /// The counter of restarts is on disk, or could not be stored.
-    Stored(bool),
     /// Time has come.
     DeadlinePassed,
 }
@@ -85,16 +103,18 @@ pub enum Effect {
     Tell(Reach, Option<CloudError>),
     /// Something else than before is configured.
     Configure(FetchedConfig),
-    /// Store the counter, then tell it; answered by [`Event::Stored`].
+    /// Store the counter, then tell it.
     Restart(RestartsWanted),
+    /// Tell what is to be tried again.
+    Retry(Retries),
     /// The server keeps this batch.
     Acknowledge(Acknowledged),
     /// One call is refused although the server is there.
     Complain(&'static str, CloudError),
 }
 
-/// No answer of one wake-up asks for more than this: told, configured, restart, acknowledged, three complaints, call.
-pub type Effects = heapless::Vec<Effect, 8>;
+/// No step asks for more than this: one for each of the four answers of a wake-up, the reach, and the next calls.
+pub type Effects = heapless::Vec<Effect, 6>;
 
 /// The decision maker.
 #[derive(Clone, Debug)]
@@ -107,12 +127,14 @@ pub struct Machine {
     retry: [Backoff; 3],
     config: Schedule,
     restart: Schedule,
-    revision: Option<[u8; 32]>,
+    configured: Option<FetchedConfig>,
     wanted: RestartsWanted,
-    /// The counter that could not be stored yet; the question is not asked again before it is.
-    unstored: bool,
-    operator_restarts: u64,
+    /// Restarts carried out; `None` until the machine server's keeper has said so.
+    operator_restarts: Option<u64>,
+    /// The server may have told of a mark without being heard, and does not know that.
+    unheard: bool,
     handles_needs_restart: bool,
+    in_trouble: bool,
     /// When the next report is due at the latest.
     report_at: Mono,
     report_refused: Option<i32>,
@@ -165,11 +187,12 @@ impl Machine {
             retry: [SILENT_MAX, REFUSED_MAX, NO_IDENTITY_MAX].map(|max| Backoff::new(RETRY_FIRST, max, seed)),
             config: Schedule::new(seed),
             restart: Schedule::new(seed),
-            revision: None,
+            configured: None,
             wanted: RestartsWanted::default(),
-            unstored: false,
-            operator_restarts: 0,
+            operator_restarts: None,
+            unheard: true,
             handles_needs_restart: false,
+            in_trouble: false,
             report_at: Mono::BOOT,
             report_refused: None,
             reported_at: None,
@@ -184,14 +207,22 @@ impl Machine {
     pub fn step(&mut self, now: Mono, event: Event) -> Effects {
         let mut effects = Effects::new();
         match event {
-            Event::Started(wanted) => self.wanted = wanted,
+            Event::Started(wanted) => {
+                self.wanted = wanted;
+                // With the second check: until then the machine server's keeper has said what was done.
+                self.restart.due = now + self.restart.every;
+            }
             Event::Poked => {
                 (self.hold, self.config.due, self.restart.due) = (None, now, now);
                 self.retry.iter_mut().for_each(Backoff::reset);
             }
             Event::StatusChanged => self.report_soon(now),
+            Event::Updates { in_trouble } => {
+                self.in_trouble = in_trouble;
+                self.report_soon(now);
+            }
             Event::MachineServer { operator_restarts, handles_needs_restart } => {
-                self.operator_restarts = operator_restarts;
+                self.operator_restarts = Some(operator_restarts);
                 self.handles_needs_restart = handles_needs_restart;
                 self.report_soon(now);
             }
@@ -206,19 +237,11 @@ impl Machine {
                 self.busy = false;
                 self.answered(now, *answers, &mut effects);
             }
-            Event::Stored(stored) => self.unstored = !stored,
             Event::DeadlinePassed => {}
         }
         if let Some(plan) = self.plan(now) {
             self.busy = true;
-            if plan.restart && self.unstored {
-                // Stored first: the question itself would clear the mark. It is asked in the next wake-up.
-                tell(&mut effects, Effect::Restart(self.wanted));
-                tell(&mut effects, Effect::Call(Plan { restart: false, ..plan }));
-                self.restart.due = now + self.restart.every;
-            } else {
-                tell(&mut effects, Effect::Call(plan));
-            }
+            tell(&mut effects, Effect::Call(plan));
         }
         effects
     }
@@ -232,7 +255,7 @@ impl Machine {
         if let Some(hold) = self.hold {
             return Some(hold);
         }
-        let restart = (!self.handles_needs_restart).then_some(self.restart.due);
+        let restart = self.may_ask().then_some(self.restart.due);
         let batch = self.batch.as_ref().map(|_| self.batch_at);
         [Some(self.config.due), restart, Some(self.report_at), batch].into_iter().flatten().min()
     }
@@ -251,29 +274,42 @@ impl Machine {
         let soon = |due: Mono| due <= now + TOGETHER;
         // The first call after a silence is the sign of life; what it costs to find out is paid once.
         let config = self.hold.is_some() || self.reach != Reach::Reached || soon(self.config.due);
+        let restart = self.may_ask() && soon(self.restart.due);
         let report = match (soon(self.report_at), config) {
-            (true, _) if self.reported_at.is_none_or(|at| now.since(at) >= REPORT_EVERY) => Report::Always,
+            _ if self.report_refused.is_some() && !soon(self.report_at) => Report::No,
+            _ if restart && self.unheard => Report::Always,
+            (true, _) if self.reported_at.is_none_or(|at| now.since(at) >= self.report_every()) => Report::Always,
             (true, _) | (false, true) => Report::IfChanged,
             (false, false) => Report::No,
         };
         Some(Plan {
             config,
-            restart: !self.handles_needs_restart && soon(self.restart.due),
-            report: if self.report_refused.is_some() && !soon(self.report_at) { Report::No } else { report },
+            report,
+            unheard: self.unheard,
+            restart,
             upload: self.batch.is_some() && soon(self.batch_at),
         })
     }
 
+    /// Whether it is the agent who asks about restarts, and none is under way.
+    fn may_ask(&self) -> bool {
+        !self.handles_needs_restart && self.operator_restarts.is_some_and(|done| done >= self.wanted.0)
+    }
+
+    fn report_every(&self) -> Duration {
+        if self.in_trouble { REPORT_IN_TROUBLE } else { REPORT_EVERY }
+    }
+
     fn answered(&mut self, now: Mono, answers: Answers, effects: &mut Effects) {
-        let Answers { config, restart, reported, uploaded } = answers;
+        let Answers { config, reported, restart, uploaded } = answers;
         let mut failure = None;
         let mut answered = false;
         match config {
             Some(Ok((fetched, every))) => {
                 answered = true;
                 self.config.answered(now, every);
-                if self.revision != Some(fetched.revision) {
-                    self.revision = Some(fetched.revision);
+                if !self.configured.as_ref().is_some_and(|known| known.is(&fetched)) {
+                    self.configured = Some(fetched.clone());
                     tell(effects, Effect::Configure(fetched));
                 }
             }
@@ -286,13 +322,36 @@ impl Machine {
             Some(Err(error)) => failure = Some(error),
             None => {}
         }
+        match reported {
+            Some(Ok(retries)) => {
+                // What it did not know is in every report.
+                (answered, self.report_refused, self.unheard) = (true, None, false);
+                (self.reported_at, self.report_at) = (Some(now), now + self.report_every());
+                if !retries.is_empty() {
+                    tell(effects, Effect::Retry(retries));
+                }
+            }
+            Some(Err(CloudError::Refused { code, reason })) => {
+                answered = true;
+                (self.reported_at, self.report_at) = (Some(now), now + self.report_every());
+                if self.report_refused.replace(code) != Some(code) {
+                    tell(effects, Effect::Complain("the status report", CloudError::Refused { code, reason }));
+                }
+            }
+            Some(Err(error)) => failure = failure.or(Some(error)),
+            // There was nothing to tell.
+            None if self.report_at <= now + TOGETHER => {
+                self.report_at = self.reported_at.map_or(now, |at| at + self.report_every()).max(now + REPORT_APART);
+            }
+            None => {}
+        }
         match restart {
             Some(Ok((must_restart, every))) => {
                 answered = true;
                 self.restart.answered(now, every);
                 if must_restart {
-                    self.wanted = RestartsWanted(self.wanted.0.max(self.operator_restarts).saturating_add(1));
-                    self.unstored = true;
+                    let done = self.operator_restarts.unwrap_or_default();
+                    self.wanted = RestartsWanted(self.wanted.0.max(done).saturating_add(1));
                     tell(effects, Effect::Restart(self.wanted));
                 }
             }
@@ -305,25 +364,9 @@ impl Machine {
                     );
                 }
             }
-            Some(Err(error)) => failure = failure.or(Some(error)),
-            None => {}
-        }
-        match reported {
-            Some(Ok(())) => {
-                (answered, self.report_refused) = (true, None);
-                (self.reported_at, self.report_at) = (Some(now), now + REPORT_EVERY);
-            }
-            Some(Err(CloudError::Refused { code, reason })) => {
-                answered = true;
-                (self.reported_at, self.report_at) = (Some(now), now + REPORT_EVERY);
-                if self.report_refused.replace(code) != Some(code) {
-                    tell(effects, Effect::Complain("the status report", CloudError::Refused { code, reason }));
-                }
-            }
-            Some(Err(error)) => failure = failure.or(Some(error)),
-            // There was nothing to tell.
-            None if self.report_at <= now + TOGETHER => {
-                self.report_at = self.reported_at.map_or(now, |at| at + REPORT_EVERY).max(now + REPORT_APART);
+            Some(Err(error)) => {
+                self.unheard = true;
+                failure = failure.or(Some(error));
             }
             None => {}
         }

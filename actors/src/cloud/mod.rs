@@ -22,12 +22,14 @@ mod tests;
 
 use std::{fmt, rc::Rc};
 
-use api::pb::platform::app::agent::v1::DeviceAgentConfigResponse;
+use api::pb::platform::{app::agent::v1::DeviceAgentConfigResponse, fleet::v1::UpdateRetry};
 use prost::Message as _;
 
 /// A configuration as the fleet server sent it, unread.
 #[derive(Clone, PartialEq)]
 pub struct FetchedConfig {
+    /// The part whose it is: a device that is given another identity must not go on as the old one.
+    pub part_id: Rc<str>,
     /// The answer.
     pub response: Rc<DeviceAgentConfigResponse>,
     /// SHA-256 of the encoded answer without its check interval: the same digest means nothing changed.
@@ -46,11 +48,17 @@ impl FetchedConfig {
     /// Names an answer by its content. What is no part of the configuration is taken out first: the interval of the
     /// checks, and a deprecated map whose order on the wire means nothing and which nobody reads.
     #[must_use]
-    pub fn of(mut response: DeviceAgentConfigResponse) -> Self {
+    pub fn of(part_id: &str, mut response: DeviceAgentConfigResponse) -> Self {
         response.check_interval = None;
         response.subsystem_configs = Default::default();
         let revision = api::digest(&response.encode_to_vec());
-        FetchedConfig { response: Rc::new(response), revision }
+        FetchedConfig { part_id: part_id.into(), response: Rc::new(response), revision }
+    }
+
+    /// Whether it says the same of the same part.
+    #[must_use]
+    pub fn is(&self, other: &FetchedConfig) -> bool {
+        self.revision == other.revision && self.part_id == other.part_id
     }
 }
 
@@ -72,10 +80,12 @@ pub enum Reach {
 
 /// Restarts of the machine server that an operator asked for, counted since the agent's state was created.
 ///
-/// The counter is stored before the mark on the fleet server can be cleared, so that a restart asked for is neither
-/// lost nor done twice.
+/// How a mark becomes exactly one of them is told in [`machine`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RestartsWanted(pub u64);
+
+/// What operators want to be tried again, by product; whoever carries it out remembers the edition.
+pub type Retries = Rc<[UpdateRetry]>;
 
 /// The highest log batch that the fleet server keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]

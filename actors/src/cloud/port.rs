@@ -58,10 +58,10 @@ impl CloudError {
 pub struct Requests {
     /// [`Cloud::device_config`].
     pub config: Option<DeviceAgentConfigRequest>,
-    /// [`Cloud::needs_restart`].
-    pub restart: Option<NeedsRestartRequest>,
     /// [`Cloud::report`].
     pub report: Option<ReportRequest>,
+    /// [`Cloud::needs_restart`]: after the report, which may say that the last answer was not heard.
+    pub restart: Option<NeedsRestartRequest>,
     /// [`Cloud::upload_logs`].
     pub upload: Option<UploadLogsRequest>,
 }
@@ -71,10 +71,10 @@ pub struct Requests {
 pub struct Replies {
     /// Of [`Cloud::device_config`].
     pub config: Option<Result<DeviceAgentConfigResponse, CloudError>>,
-    /// Of [`Cloud::needs_restart`].
-    pub restart: Option<Result<NeedsRestartResponse, CloudError>>,
     /// Of [`Cloud::report`].
     pub report: Option<Result<ReportResponse, CloudError>>,
+    /// Of [`Cloud::needs_restart`].
+    pub restart: Option<Result<NeedsRestartResponse, CloudError>>,
     /// Of [`Cloud::upload_logs`].
     pub upload: Option<Result<UploadLogsResponse, CloudError>>,
 }
@@ -88,11 +88,11 @@ pub trait Cloud {
     /// The device's configuration.
     async fn device_config(&self, request: DeviceAgentConfigRequest) -> Result<DeviceAgentConfigResponse, CloudError>;
 
-    /// Whether somebody wants the machine server restarted.
-    async fn needs_restart(&self, request: NeedsRestartRequest) -> Result<NeedsRestartResponse, CloudError>;
-
     /// Tells how the device is.
     async fn report(&self, request: ReportRequest) -> Result<ReportResponse, CloudError>;
+
+    /// Whether somebody wants the machine server restarted.
+    async fn needs_restart(&self, request: NeedsRestartRequest) -> Result<NeedsRestartResponse, CloudError>;
 
     /// Delivers a numbered batch of log entries.
     async fn upload_logs(&self, request: UploadLogsRequest) -> Result<UploadLogsResponse, CloudError>;
@@ -109,18 +109,18 @@ pub trait Cloud {
                 return replies;
             }
         }
-        if let Some(request) = requests.restart {
-            let reply = self.needs_restart(request).await;
-            let over = reply.as_ref().is_err_and(CloudError::ends_the_round);
-            replies.restart = Some(reply);
-            if over {
-                return replies;
-            }
-        }
         if let Some(request) = requests.report {
             let reply = self.report(request).await;
             let over = reply.as_ref().is_err_and(CloudError::ends_the_round);
             replies.report = Some(reply);
+            if over {
+                return replies;
+            }
+        }
+        if let Some(request) = requests.restart {
+            let reply = self.needs_restart(request).await;
+            let over = reply.as_ref().is_err_and(CloudError::ends_the_round);
+            replies.restart = Some(reply);
             if over {
                 return replies;
             }

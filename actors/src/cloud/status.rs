@@ -121,6 +121,12 @@ pub fn config_request(facts: &Facts, parts: &Parts) -> DeviceAgentConfigRequest 
     }
 }
 
+/// Whether an update has failed in a way that an operator may want tried again.
+#[must_use]
+pub fn is_in_trouble(update: &UpdateStatus) -> bool {
+    !(update.last_error.is_empty() && update.bad_versions.is_empty())
+}
+
 /// Remembers what the server was told last.
 #[derive(Clone, Debug, Default)]
 pub struct Told {

@@ -11,14 +11,16 @@ use api::pb::platform::{
         agent::v1::{DeviceAgentConfigRequest, DeviceAgentConfigResponse, UpdateInfo},
         v1::{NeedsRestartRequest, NeedsRestartResponse},
     },
-    fleet::v1::{ReportRequest, ReportResponse, UploadLogsRequest, UploadLogsResponse},
+    fleet::v1::{
+        Product, ReportRequest, ReportResponse, UpdateRetry, UpdateStatus, UploadLogsRequest, UploadLogsResponse,
+    },
 };
 use async_trait::async_trait;
 use board::Mono;
 use board_sim::{Driver, SimBoard};
 
 use super::{
-    Acknowledged, FetchedConfig, Reach, RestartsWanted,
+    Acknowledged, FetchedConfig, Reach, RestartsWanted, Retries,
     actor::{self, Inbox, Ports},
     calls::{Answers, Plan, Report},
     machine::{BatchKey, Effect, Event, Machine},
@@ -37,10 +39,11 @@ use crate::{
     server,
 };
 
-const NOTHING: Plan = Plan { config: false, restart: false, report: Report::No, upload: false };
+const NOTHING: Plan = Plan { config: false, report: Report::No, unheard: false, restart: false, upload: false };
 /// What an ordinary wake-up calls.
-const POLL: Plan = Plan { config: true, restart: true, report: Report::IfChanged, upload: false };
-const FIRST: Plan = Plan { report: Report::Always, ..POLL };
+const POLL: Plan = Plan { config: true, report: Report::IfChanged, restart: true, ..NOTHING };
+/// Nobody knows what the last agent was told about restarts.
+const FIRST: Plan = Plan { config: true, report: Report::Always, unheard: true, ..NOTHING };
 
 fn at(millis: u64) -> Mono {
     Mono::from_nanos(millis * 1_000_000)
@@ -59,7 +62,7 @@ fn response(version: &str) -> DeviceAgentConfigResponse {
 }
 
 fn fetched(version: &str) -> FetchedConfig {
-    FetchedConfig::of(response(version))
+    FetchedConfig::of("part-1", response(version))
 }
 
 fn five() -> Option<Duration> {
@@ -77,6 +80,14 @@ fn answered(answers: Answers) -> Event {
 
 fn failed(error: CloudError) -> Event {
     answered(Answers { config: Some(Err(error)), ..Answers::default() })
+}
+
+fn told() -> Option<Result<Retries, CloudError>> {
+    Some(Ok(Rc::from([])))
+}
+
+fn done(operator_restarts: u64) -> Event {
+    Event::MachineServer { operator_restarts, handles_needs_restart: false }
 }
 
 fn silent() -> CloudError {
@@ -107,7 +118,8 @@ fn kept(number: u64) -> Acknowledged {
 fn reached() -> Machine {
     let mut machine = Machine::new(1);
     assert_eq!(machine.step(at(0), Event::Started(RestartsWanted(3)))[..], [Effect::Call(FIRST)]);
-    let first = Answers { reported: Some(Ok(())), ..fine() };
+    assert_eq!(machine.step(at(0), done(3))[..], []);
+    let first = Answers { restart: None, reported: told(), ..fine() };
     assert_eq!(
         machine.step(at(0), answered(first))[..],
         [Effect::Configure(fetched("1")), Effect::Tell(Reach::Reached, None)]
@@ -123,7 +135,7 @@ fn an_ordinary_day() {
     let uploaded = |number| answered(Answers { uploaded: Some(Ok(kept(number))), ..Answers::default() });
     let quiet = || answered(fine());
     let wants = || answered(Answers { restart: Some(Ok((true, five()))), ..fine() });
-    let handles = |handles_needs_restart| Event::MachineServer { operator_restarts: 0, handles_needs_restart };
+    let handles = |handles_needs_restart| Event::MachineServer { operator_restarts: 4, handles_needs_restart };
     let table = [
         // case                                 ms      event                   effects                                             deadline
         ("time has come", 5_000, Event::DeadlinePassed, vec![Effect::Call(POLL)], None),
@@ -141,22 +153,15 @@ fn an_ordinary_day() {
             vec![Effect::Call(Plan { report: Report::IfChanged, ..NOTHING })],
             None,
         ),
-        (
-            "it was news",
-            7_100,
-            answered(Answers { reported: Some(Ok(())), ..Answers::default() }),
-            vec![],
-            Some(10_100),
-        ),
+        ("it was news", 7_100, answered(Answers { reported: told(), ..Answers::default() }), vec![], Some(10_100)),
         ("again a change: not at once", 7_200, Event::StatusChanged, vec![], Some(10_100)),
         ("what is almost due goes along", 10_100, Event::DeadlinePassed, vec![Effect::Call(POLL)], None),
-        ("a restart is wanted: stored first", 10_200, wants(), vec![Effect::Restart(RestartsWanted(4))], Some(15_200)),
-        ("it is stored", 10_200, Event::Stored(true), vec![], Some(15_200)),
+        ("a restart is wanted", 10_200, wants(), vec![Effect::Restart(RestartsWanted(4))], Some(15_200)),
         (
-            "a batch in between",
+            "nobody asks before it is done",
             14_900,
             Event::Offered(batch(3)),
-            vec![Effect::Call(Plan { upload: true, ..POLL })],
+            vec![Effect::Call(Plan { restart: false, upload: true, ..POLL })],
             None,
         ),
         (
@@ -165,7 +170,7 @@ fn an_ordinary_day() {
             answered(Answers {
                 config: Some(Ok((fetched("2"), Some(Duration::from_millis(1))))),
                 uploaded: Some(Ok(kept(3))),
-                ..fine()
+                ..Answers::default()
             }),
             vec![Effect::Configure(fetched("2")), Effect::Acknowledge(kept(3))],
             Some(16_000),
@@ -186,17 +191,25 @@ fn an_ordinary_day() {
                 ..Answers::default()
             }),
             vec![],
-            Some(20_000),
+            Some(607_100),
         ),
-        ("it asks for itself from now on", 17_000, handles(true), vec![], Some(18_000)),
+        ("it is done: asked at once", 16_500, done(4), vec![Effect::Call(Plan { restart: true, ..NOTHING })], None),
+        (
+            "one mark was one restart",
+            16_500,
+            answered(Answers { restart: Some(Ok((false, five()))), ..Answers::default() }),
+            vec![],
+            Some(17_500),
+        ),
+        ("it asks for itself from now on", 17_000, handles(true), vec![], Some(17_500)),
         (
             "nobody else asks",
-            18_000,
+            17_500,
             Event::DeadlinePassed,
             vec![Effect::Call(Plan { report: Report::IfChanged, ..NOTHING })],
             None,
         ),
-        ("nothing to tell", 18_000, answered(Answers::default()), vec![], Some(607_100)),
+        ("nothing to tell", 17_500, answered(Answers::default()), vec![], Some(607_100)),
     ];
     for (case, ms, event, effects, deadline) in table {
         assert_eq!(machine.step(at(ms), event)[..], effects, "{case}");
@@ -238,7 +251,7 @@ fn failures_are_waited_out_and_told_once() {
         // Somebody knows better.
         let effects = machine.step(now, Event::Poked);
         assert!(matches!(effects[..], [Effect::Call(Plan { config: true, restart: true, upload: true, .. })]));
-        let fine = Answers { uploaded: Some(Ok(kept(1))), reported: Some(Ok(())), ..fine() };
+        let fine = Answers { uploaded: Some(Ok(kept(1))), reported: told(), ..fine() };
         let effects = machine.step(now, answered(fine));
         assert_eq!(effects[..], [Effect::Acknowledge(kept(1)), Effect::Tell(Reach::Reached, None)]);
         // And the next failure is met with a short wait again.
@@ -251,23 +264,73 @@ fn failures_are_waited_out_and_told_once() {
 }
 
 #[test]
-fn a_restart_is_not_asked_about_again_before_it_is_stored() {
+fn one_mark_is_one_restart_whatever_gets_lost() {
+    let wants = |must_restart| Some(Ok((must_restart, five())));
+    let plan_at = |machine: &mut Machine, ms, event| match &machine.step(at(ms), event)[..] {
+        [Effect::Call(plan)] => *plan,
+        other => panic!("{ms} ms: {other:?}"),
+    };
     let mut machine = reached();
-    machine.step(at(0), Event::MachineServer { operator_restarts: 8, handles_needs_restart: false });
-    machine.step(at(5_000), Event::DeadlinePassed);
-    let wants = answered(Answers { restart: Some(Ok((true, five()))), ..fine() });
     // The counter was lost: it goes on from what has been done.
-    assert_eq!(machine.step(at(5_000), wants)[..], [Effect::Restart(RestartsWanted(9))]);
-    machine.step(at(5_000), Event::Stored(false));
-    let effects = machine.step(at(10_000), Event::DeadlinePassed);
-    assert_eq!(effects[0], Effect::Restart(RestartsWanted(9)));
-    assert!(matches!(effects[1], Effect::Call(Plan { restart: false, config: true, .. })), "{effects:?}");
-    machine.step(at(10_000), Event::Stored(true));
-    machine.step(at(10_000), answered(Answers { restart: None, ..fine() }));
-    let effects = machine.step(at(15_000), Event::DeadlinePassed);
-    assert!(matches!(effects[..], [Effect::Call(Plan { restart: true, .. })]), "{effects:?}");
-    let again = answered(fine());
-    assert_eq!(machine.step(at(15_000), again)[..], [], "one mark is one restart");
+    machine.step(at(0), done(8));
+    plan_at(&mut machine, 5_000, Event::DeadlinePassed);
+    let effects = machine.step(at(5_000), answered(Answers { restart: wants(true), reported: told(), ..fine() }));
+    assert_eq!(effects[..], [Effect::Restart(RestartsWanted(9))]);
+    // While it is under way there is nothing to ask.
+    for ms in [10_000, 15_000] {
+        let plan = plan_at(&mut machine, ms, Event::DeadlinePassed);
+        assert!(!plan.restart && !plan.unheard, "{plan:?}");
+        machine.step(at(ms), answered(Answers { restart: None, ..fine() }));
+    }
+    // It is done: asked at once, and this time the answer gets lost.
+    assert!(plan_at(&mut machine, 16_000, done(9)).restart);
+    machine.step(at(16_000), answered(Answers { restart: Some(Err(silent())), ..Answers::default() }));
+    // The report that says so comes first, whether or not anything else is new.
+    let due = machine.deadline().expect("it is tried again");
+    let Effect::Call(plan) = machine.step(due, Event::DeadlinePassed)[0].clone() else { panic!("a call is due") };
+    assert_eq!(plan, Plan { report: Report::Always, unheard: true, ..POLL });
+    // Both get through: it is a mark after all.
+    let both = Answers { restart: wants(true), reported: told(), ..fine() };
+    let effects = machine.step(due, answered(both));
+    assert_eq!(effects[..], [Effect::Restart(RestartsWanted(10)), Effect::Tell(Reach::Reached, None)]);
+    machine.step(due, done(10));
+    let due = machine.deadline().expect("there is always something to do");
+    let Effect::Call(plan) = machine.step(due, Event::DeadlinePassed)[0].clone() else { panic!("a call is due") };
+    assert!(!plan.unheard, "{plan:?}");
+
+    // Before the machine server's keeper has spoken nobody knows what is under way.
+    let mut machine = Machine::new(1);
+    machine.step(at(0), Event::Started(RestartsWanted(1)));
+    machine.step(at(100), answered(Answers { restart: None, reported: told(), ..fine() }));
+    assert_eq!(plan_at(&mut machine, 5_100, Event::DeadlinePassed), Plan { restart: false, ..POLL });
+}
+
+#[test]
+fn a_device_in_trouble_reports_every_minute_and_hears_what_to_try_again() {
+    let retry = UpdateRetry { product: Product::MachineServer.into(), edition: 5 };
+    let mut machine = reached();
+    let reports = |machine: &mut Machine, from: u64, until: u64, retries: &Retries| {
+        let (mut reports, mut heard) = (0, 0);
+        while let Some(due) = machine.deadline().filter(|due| *due < at(until)) {
+            let due = due.max(at(from));
+            for effect in machine.step(due, Event::DeadlinePassed) {
+                let Effect::Call(plan) = effect else { panic!("{effect:?}") };
+                let always = plan.report == Report::Always;
+                reports += u32::from(always);
+                let reported = always.then(|| Ok(Rc::clone(retries)));
+                let effects = machine.step(due, answered(Answers { reported, ..fine() }));
+                heard += effects.iter().filter(|effect| matches!(effect, Effect::Retry(_))).count();
+            }
+        }
+        (reports, heard)
+    };
+    let none: Retries = Rc::from([]);
+    assert_eq!(reports(&mut machine, 0, 1_203_000, &none), (2, 0), "in twenty minutes");
+    machine.step(at(1_203_000), Event::Updates { in_trouble: true });
+    assert_eq!(reports(&mut machine, 1_203_000, 1_803_000, &Rc::from([retry])), (10, 10));
+    machine.step(at(1_803_000), Event::Updates { in_trouble: false });
+    let (calm, _) = reports(&mut machine, 1_803_000, 3_003_000, &none);
+    assert!(calm <= 3, "{calm} in twenty minutes");
 }
 
 #[test]
@@ -337,7 +400,7 @@ fn a_server_that_acknowledges_what_nobody_sent_is_not_flooded() {
 #[test]
 fn the_interval_of_the_checks_is_no_change_of_the_configuration() {
     let faster = DeviceAgentConfigResponse { check_interval: Some(seconds(1)), ..response("1") };
-    assert_eq!(FetchedConfig::of(faster).revision, fetched("1").revision);
+    assert_eq!(FetchedConfig::of("part-1", faster).revision, fetched("1").revision);
     assert_ne!(fetched("2").revision, fetched("1").revision);
 }
 
@@ -346,9 +409,12 @@ fn the_interval_of_the_checks_is_no_change_of_the_configuration() {
 struct Fleet {
     failure: RefCell<Option<CloudError>>,
     version: Cell<u32>,
-    /// A part is marked; the first question is answered with yes, the second clears it.
+    /// A part is marked; the first question is answered with yes, the second clears it, and so does a later start.
     marked: Cell<bool>,
     answered_yes: Cell<bool>,
+    /// The next answer about restarts gets lost.
+    loses_answer: Cell<bool>,
+    retries: RefCell<Vec<UpdateRetry>>,
     reports: RefCell<Vec<ReportRequest>>,
     logs: RefCell<Vec<String>>,
     highest: Cell<u64>,
@@ -386,14 +452,20 @@ impl Cloud for Fleet {
             self.marked.set(false);
             self.answered_yes.set(false);
         }
+        if self.loses_answer.take() {
+            return Err(silent());
+        }
         let restart_check_interval = Some(seconds(5));
         Ok(NeedsRestartResponse { must_restart: self.marked.get(), restart_check_interval, ..Default::default() })
     }
 
     async fn report(&self, request: ReportRequest) -> Result<ReportResponse, CloudError> {
         self.called("report").await?;
+        if request.restart_answer_lost {
+            self.answered_yes.set(false);
+        }
         self.reports.borrow_mut().push(request);
-        Ok(ReportResponse {})
+        Ok(ReportResponse { retries: self.retries.borrow().clone() })
     }
 
     async fn upload_logs(&self, request: UploadLogsRequest) -> Result<UploadLogsResponse, CloudError> {
@@ -416,6 +488,8 @@ struct Bench {
     fetched: Watch<Rc<FetchedConfig>>,
     reach: Latest<Reach>,
     restarts: Latest<RestartsWanted>,
+    retries: Latest<Retries>,
+    updates: Latest<UpdateStatus>,
     acknowledged: Latest<Acknowledged>,
 }
 
@@ -427,6 +501,7 @@ impl Bench {
         let (poke, pokes) = mailbox::outside(1);
         let (server, offered, fetched) = (Latest::new(), Latest::new(), Latest::new());
         let (reach, restarts, acknowledged) = (Latest::new(), Latest::new(), Latest::new());
+        let (retries, updates) = (Latest::new(), Latest::new());
         let ports = Ports {
             board,
             cloud: Rc::<Fleet>::clone(fleet),
@@ -437,18 +512,40 @@ impl Bench {
             fetched: fetched.clone(),
             reach: reach.clone(),
             restarts: restarts.clone(),
+            retries: retries.clone(),
             acknowledged: acknowledged.clone(),
             trace: Trace::default(),
         };
         supervisor.start(Actor::Cloud, "cloud", |lifeline| {
-            let (server, offered) = (server.watch(), offered.watch());
+            let (server, offered, updates) = (server.watch(), offered.watch(), vec![updates.watch()]);
             let config = Latest::<ConfigStatus>::new().watch();
             let spool = Latest::<SpoolStatus>::new().watch();
-            let inbox = Inbox { pokes, config, server, updates: Vec::new(), offered, spool, lifeline };
+            let inbox = Inbox { pokes, config, server, updates, offered, spool, lifeline };
             actor::run(Machine::new(1), inbox, ports)
         });
         let (sim, fleet, fetched) = (sim.clone(), Rc::clone(fleet), fetched.watch());
-        Bench { sim, driver, fleet, supervisor, poke, server, offered, fetched, reach, restarts, acknowledged }
+        server.publish(server::Report::default());
+        Bench {
+            sim,
+            driver,
+            fleet,
+            supervisor,
+            poke,
+            server,
+            offered,
+            fetched,
+            reach,
+            restarts,
+            retries,
+            updates,
+            acknowledged,
+        }
+    }
+
+    /// The machine server's keeper has carried out what was wanted.
+    fn restarted(&self) {
+        let operator_restarts = self.restarts.get().unwrap_or_default().0;
+        self.server.publish(server::Report { operator_restarts, ..server::Report::default() });
     }
 
     fn run(&self, seconds: u64) {
@@ -471,7 +568,8 @@ fn a_device_lives_beside_its_fleet_server() {
     let (sim, fleet) = (SimBoard::new(1), Rc::new(Fleet::default()));
     let bench = Bench::new(&sim, &fleet);
     bench.run(1);
-    assert_eq!(bench.calls(), ["config", "restart", "report"]);
+    assert_eq!(bench.calls(), ["config", "report"]);
+    assert!(fleet.reports.borrow()[0].restart_answer_lost, "nobody knows what the last agent heard");
     assert_eq!(bench.reach.get(), Some(Reach::Reached));
     let first = bench.fetched.get().expect("fetched").revision;
     bench.run(60);
@@ -492,26 +590,45 @@ fn a_mark_for_restart_is_one_restart_also_across_restarts_of_the_agent() {
     let bench = Bench::new(&sim, &fleet);
     bench.run(1);
     assert_eq!(bench.restarts.get(), Some(RestartsWanted(0)));
+    // The first answer gets lost.
     fleet.marked.set(true);
+    fleet.loses_answer.set(true);
     bench.run(30);
     assert_eq!(bench.restarts.get(), Some(RestartsWanted(1)));
-    assert!(!fleet.marked.get(), "the second question cleared it");
+    assert!(fleet.marked.get(), "nobody asks before it is done");
     bench.stop();
+    // The next agent finds it in the file, and is told again of what it does not count.
     let bench = Bench::new(&sim, &fleet);
     bench.run(30);
+    assert_eq!((bench.restarts.get(), fleet.marked.get()), (Some(RestartsWanted(1)), true));
+    bench.restarted();
+    fleet.marked.set(false);
+    bench.run(30);
     assert_eq!(bench.restarts.get(), Some(RestartsWanted(1)));
-    bench.stop();
 
-    // Without a disk the mark is not cleared.
-    let bench = Bench::new(&sim, &fleet);
-    bench.run(1);
+    // A disk that refuses holds no restart back.
     sim.files.refuse_writes("restarts", std::io::ErrorKind::StorageFull);
     fleet.marked.set(true);
-    bench.run(60);
-    assert_eq!((bench.restarts.get(), fleet.marked.get()), (Some(RestartsWanted(1)), true));
-    sim.files.heal();
-    bench.run(60);
+    bench.run(30);
+    assert_eq!(bench.restarts.get(), Some(RestartsWanted(2)));
+    bench.restarted();
+    bench.run(30);
     assert_eq!((bench.restarts.get(), fleet.marked.get()), (Some(RestartsWanted(2)), false));
+    bench.stop();
+}
+
+#[test]
+fn what_is_to_be_tried_again_is_handed_on() {
+    let (sim, fleet) = (SimBoard::new(1), Rc::new(Fleet::default()));
+    let bench = Bench::new(&sim, &fleet);
+    bench.run(10);
+    assert_eq!(bench.retries.get(), None);
+    bench.updates.publish(UpdateStatus { bad_versions: vec!["1.1.0".into()], ..UpdateStatus::default() });
+    bench.run(10);
+    let retry = UpdateRetry { product: Product::MachineServer.into(), edition: 7 };
+    fleet.retries.replace(vec![retry; 100]);
+    bench.run(66);
+    assert_eq!(bench.retries.get().map(|retries| retries.to_vec()), Some(vec![retry; 4]), "and no more than that");
     bench.stop();
 }
 

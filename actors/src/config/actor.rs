@@ -42,6 +42,8 @@ pub struct Ports {
     pub defaults: PathBuf,
     /// Where the configuration in force is kept.
     pub cache: PathBuf,
+    /// The part that this device is, as the credentials file has it now.
+    pub part_id: Rc<dyn Fn() -> Option<String>>,
     /// The settings in force.
     pub sections: Sections,
     /// What was done, for people.
@@ -76,7 +78,8 @@ impl step::Inbox for Inbox {
 pub async fn run(mut machine: Machine, mut inbox: Inbox, ports: Ports) {
     let kept = cache::load(&*ports.files, &ports.cache);
     let defaults = read_defaults(&ports);
-    carry_out(&mut machine, Event::Started { kept, defaults }, &ports);
+    let part_id = (ports.part_id)();
+    carry_out(&mut machine, Event::Started { kept, defaults, part_id }, &ports);
     loop {
         inbox.lifeline.turn_ends();
         let deadline = machine.deadline();

@@ -1,7 +1,7 @@
 //! The configuration in force as one private file, so that a start without network finds it.
 //!
-//! Owns the form: a mark, a SHA-256 of all that follows, what was accepted, and the cloud's answer as it came. The answer
-//! is kept raw because a later agent may read more out of it than this one did. A file that is not exactly that is set
+//! Owns the form: a mark, a SHA-256 of all that follows, what was accepted, and the cloud's answer as it came with the
+//! part whose it is. The answer is kept raw because a later agent may read more out of it than this one did. A file that is not exactly that is set
 //! aside, never trusted and never fatal: the device then knows what its manufacturer says until the cloud answers.
 
 use std::{
@@ -17,7 +17,7 @@ use prost::Message as _;
 use crate::cloud::FetchedConfig;
 
 /// First bytes of the file; the last one is the version of its form.
-const MARK: &[u8; 8] = b"config\0\x01";
+const MARK: &[u8; 8] = b"config\0\x02";
 const DIGEST_BYTES: usize = 32;
 
 /// What is kept.
@@ -64,13 +64,11 @@ fn aside(path: &Path) -> PathBuf {
 }
 
 fn encode(kept: &Kept) -> Vec<u8> {
-    let accepted = kept.accepted.encode();
-    let length = u32::try_from(accepted.len()).expect("the limits of a configuration keep it far below 4 GiB");
     let mut bytes = Vec::from(*MARK);
     bytes.extend([0; DIGEST_BYTES]);
-    bytes.extend(length.to_le_bytes());
-    bytes.extend(accepted.as_bytes());
+    measured(&mut bytes, &kept.accepted.encode());
     if let Some(cloud) = &kept.cloud {
+        measured(&mut bytes, &cloud.part_id);
         bytes.extend(cloud.revision);
         bytes.extend(cloud.response.encode_to_vec());
     }
@@ -82,18 +80,33 @@ fn encode(kept: &Kept) -> Vec<u8> {
     bytes
 }
 
+/// A text behind its length.
+fn measured(bytes: &mut Vec<u8>, text: &str) {
+    let length = u32::try_from(text.len()).expect("the limits of a configuration keep it far below 4 GiB");
+    bytes.extend(length.to_le_bytes());
+    bytes.extend(text.as_bytes());
+}
+
+/// The same taken off again.
+fn taken<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (length, rest) = bytes.split_first_chunk()?;
+    let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*length).try_into().ok()?)?;
+    *bytes = rest;
+    Some(text)
+}
+
 fn decode(bytes: &[u8]) -> Option<Kept> {
     let (checksum, body) = bytes.strip_prefix(MARK)?.split_first_chunk::<DIGEST_BYTES>()?;
     (api::digest(body) == *checksum).then_some(())?;
-    let (length, rest) = body.split_first_chunk()?;
-    let (accepted, cloud) = rest.split_at_checked(u32::from_le_bytes(*length).try_into().ok()?)?;
-    let accepted = Accepted::decode(accepted)?;
-    if cloud.is_empty() {
+    let mut rest = body;
+    let accepted = Accepted::decode(taken(&mut rest)?)?;
+    if rest.is_empty() {
         return Some(Kept { accepted, cloud: None });
     }
-    let (revision, response) = cloud.split_first_chunk()?;
-    let response = DeviceAgentConfigResponse::decode(response).ok()?;
-    let cloud = FetchedConfig { response: Rc::new(response), revision: *revision };
+    let part_id = std::str::from_utf8(taken(&mut rest)?).ok()?.into();
+    let (revision, response) = rest.split_first_chunk()?;
+    let response = Rc::new(DeviceAgentConfigResponse::decode(response).ok()?);
+    let cloud = FetchedConfig { part_id, response, revision: *revision };
     Some(Kept { accepted, cloud: Some(Rc::new(cloud)) })
 }
 
@@ -108,7 +121,8 @@ mod tests {
         let cloud = Source::Given(&response);
         let sources = Sources { defaults: Source::Absent, cloud, command_line: CommandLine::default() };
         let accepted = read(&sources, &Accepted::default()).accepted;
-        Kept { accepted, cloud: Some(Rc::new(FetchedConfig { response: Rc::new(response), revision: [7; 32] })) }
+        let cloud = FetchedConfig { part_id: "part".into(), response: Rc::new(response), revision: [7; 32] };
+        Kept { accepted, cloud: Some(Rc::new(cloud)) }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Decides which settings are in force: cached → fetched → accepted or refused.
 //!
 //! Owns the documents of the sources as they came and what was accepted of them. Every event that changes a document
-//! reads all of them again, so the outcome depends on the documents and never on the order in which they came.
+//! reads all of them again, so the outcome depends on the documents and never on the order in which they came. What the
+//! cloud said of one part is forgotten, accepted values too, as soon as this device turns out to be another one.
 
 use std::{rc::Rc, time::Duration};
 
@@ -27,6 +28,8 @@ pub enum Event {
         kept: Option<Kept>,
         /// The file.
         defaults: Defaults,
+        /// The part that this device is; `None` while nobody can say, and then it is who it was.
+        part_id: Option<String>,
     },
     /// The cloud has sent a configuration.
     Fetched(Rc<FetchedConfig>),
@@ -106,10 +109,11 @@ impl Machine {
     /// The only place where anything changes.
     pub fn step(&mut self, now: Mono, event: Event) -> Effects {
         match event {
-            Event::Started { kept, defaults } => {
+            Event::Started { kept, defaults, part_id } => {
                 let Kept { accepted, cloud } = kept.unwrap_or_default();
                 (self.accepted, self.cloud, self.defaults) = (accepted, cloud, defaults);
-                self.read_again(now, false)
+                let forgotten = part_id.is_some_and(|part_id| self.forget_others(&part_id));
+                self.read_again(now, forgotten)
             }
             Event::Fetched(fetched) => self.fetched(now, fetched),
             Event::ReloadWanted => effects([Effect::ReadDefaults]),
@@ -139,19 +143,30 @@ impl Machine {
     }
 
     fn fetched(&mut self, now: Mono, fetched: Rc<FetchedConfig>) -> Effects {
+        let forgotten = self.forget_others(&fetched.part_id);
         let bytes = fetched.response.encoded_len();
         if bytes > DOCUMENT_BYTES_MAX {
             // It is neither read nor kept: what would not fit the disk must not be in force either.
             self.refused = Some(format!("{bytes} bytes, more than the {DOCUMENT_BYTES_MAX} that are allowed"));
-            return self.read_again(now, false);
+            return self.read_again(now, forgotten);
         }
-        let known = self.cloud.as_ref().is_some_and(|cloud| cloud.revision == fetched.revision);
+        let known = self.cloud.as_ref().is_some_and(|cloud| cloud.is(&fetched));
         if known && self.refused.is_none() {
             return effects([]);
         }
         self.refused = None;
         self.cloud = Some(fetched);
         self.read_again(now, !known)
+    }
+
+    /// Forgets what the cloud said of another part; says whether there was anything.
+    fn forget_others(&mut self, part_id: &str) -> bool {
+        let forgets = self.cloud.as_ref().is_some_and(|cloud| *cloud.part_id != *part_id);
+        if forgets {
+            (self.cloud, self.refused) = (None, None);
+            self.accepted = std::mem::take(&mut self.accepted).without_cloud();
+        }
+        forgets
     }
 
     fn read_again(&mut self, now: Mono, news_to_keep: bool) -> Effects {

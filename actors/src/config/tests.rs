@@ -27,21 +27,24 @@ fn at(seconds: u64) -> Mono {
 }
 
 fn fetched(text: &str) -> Rc<FetchedConfig> {
+    fetched_by("part", text)
+}
+
+fn fetched_by(part_id: &str, text: &str) -> Rc<FetchedConfig> {
     let response = random::as_response(text.as_bytes()).unwrap_or_else(|| panic!("not a response: {text}"));
-    Rc::new(FetchedConfig::of(response))
+    Rc::new(FetchedConfig::of(part_id, response))
 }
 
 fn given(text: &str) -> Defaults {
     Source::Given(text.as_bytes().into())
 }
 
-fn too_large() -> Rc<FetchedConfig> {
+fn too_large(part_id: &str) -> Rc<FetchedConfig> {
     let long = Value { kind: Some(Kind::StringValue("x".repeat(DOCUMENT_BYTES_MAX))) };
     let advanced_settings = Some(Struct { fields: [("x".to_owned(), long)].into() });
-    Rc::new(FetchedConfig::of(api::pb::platform::app::agent::v1::DeviceAgentConfigResponse {
-        advanced_settings,
-        ..Default::default()
-    }))
+    let response =
+        api::pb::platform::app::agent::v1::DeviceAgentConfigResponse { advanced_settings, ..Default::default() };
+    Rc::new(FetchedConfig::of(part_id, response))
 }
 
 /// What a step wants, as the rows write it.
@@ -61,7 +64,7 @@ fn said(machine: &mut Machine, now: Mono, event: Event) -> Vec<String> {
 
 fn started(kept: Option<Kept>, defaults: Defaults) -> Machine {
     let mut machine = Machine::new(CommandLine::default());
-    let wanted = said(&mut machine, at(0), Event::Started { kept, defaults });
+    let wanted = said(&mut machine, at(0), Event::Started { kept, defaults, part_id: None });
     assert!(!wanted.is_empty(), "a start publishes");
     if wanted.iter().any(|effect| effect.starts_with("store")) {
         machine.step(at(0), Event::Stored(Ok(())));
@@ -94,7 +97,40 @@ fn a_start_publishes_what_was_kept() {
     ];
     for (case, kept, defaults, expected) in table {
         let mut machine = Machine::new(CommandLine::default());
-        assert_eq!(said(&mut machine, at(0), Event::Started { kept, defaults }), expected, "{case}");
+        assert_eq!(said(&mut machine, at(0), Event::Started { kept, defaults, part_id: None }), expected, "{case}");
+    }
+}
+
+#[test]
+fn what_was_said_of_another_part_is_forgotten_with_all_it_had_accepted() {
+    let off = r#"{"advanced_settings": {"disable_platform_server": true}}"#;
+    let bad = r#"{"advanced_settings": {"disable_platform_server": 7}}"#;
+    let known = Accepted::decode(format!(r#"{{"defaults": {{}}, "cloud": {off}}}"#).as_bytes()).unwrap();
+    let start = |part_id: Option<&str>| {
+        let kept = Some(Kept { accepted: known.clone(), cloud: Some(fetched_by("old", off)) });
+        let mut machine = Machine::new(CommandLine::default());
+        let part_id = part_id.map(str::to_owned);
+        let wanted = said(&mut machine, at(0), Event::Started { kept, defaults: Source::Absent, part_id });
+        (machine, wanted)
+    };
+    let all = "publish versions, advanced, network, networks, system, 0 complaints";
+    // Nobody can say who this device is, or it is still the same.
+    for part_id in [None, Some("old")] {
+        let (mut machine, wanted) = start(part_id);
+        assert_eq!(wanted, [all], "{part_id:?}");
+        // A bad value of the same part falls back to what it had: still switched off.
+        let wanted = said(&mut machine, at(1), Event::Fetched(fetched_by("old", bad)));
+        assert_eq!(wanted, ["store with cloud", "publish nothing, 1 complaints"]);
+    }
+    // It is another one now: the old part's server is not switched off any more, also where the new one says nonsense.
+    assert_eq!(start(Some("new")).1, ["store", all]);
+    for (case, fetched, expected) in [
+        ("nonsense", fetched_by("new", bad), &["store with cloud", "publish advanced, 1 complaints"][..]),
+        ("the same words", fetched_by("new", off), &["store with cloud"]),
+        ("more than is allowed", too_large("new"), &["store", "publish advanced, 1 complaints"]),
+    ] {
+        let (mut machine, _) = start(Some("old"));
+        assert_eq!(said(&mut machine, at(1), Event::Fetched(fetched)), expected, "{case}");
     }
 }
 
@@ -113,7 +149,7 @@ fn what_the_cloud_says_is_stored_and_then_published() {
         ("a bad value", bad, vec!["store with cloud", "publish nothing, 1 complaints"]),
         ("an unknown name", unknown, vec!["store with cloud", "publish nothing, 1 complaints"]),
         ("nothing any more", Event::Fetched(fetched("{}")), vec!["store with cloud", "publish advanced, 0 complaints"]),
-        ("more than is allowed", Event::Fetched(too_large()), vec!["publish nothing, 1 complaints"]),
+        ("more than is allowed", Event::Fetched(too_large("part")), vec!["publish nothing, 1 complaints"]),
         ("reload is wanted", Event::ReloadWanted, vec!["read defaults"]),
         ("reload finds the same", Event::DefaultsRead(given("{}")), vec![]),
         ("reload finds nothing", Event::DefaultsRead(Source::Absent), vec![]),
@@ -146,8 +182,8 @@ fn an_answer_that_was_too_large_is_forgotten_with_the_next_good_one() {
     let good = fetched(r#"{"advanced_settings": {"disable_platform_server": true}}"#);
     let mut machine = started(None, Source::Absent);
     machine.step(at(1), Event::Fetched(Rc::clone(&good)));
-    assert_eq!(said(&mut machine, at(2), Event::Fetched(too_large())), ["publish nothing, 1 complaints"]);
-    assert_eq!(said(&mut machine, at(3), Event::Fetched(too_large())), [""; 0], "said once");
+    assert_eq!(said(&mut machine, at(2), Event::Fetched(too_large("part"))), ["publish nothing, 1 complaints"]);
+    assert_eq!(said(&mut machine, at(3), Event::Fetched(too_large("part"))), [""; 0], "said once");
     assert_eq!(said(&mut machine, at(4), Event::Fetched(good)), ["publish nothing, 0 complaints"], "and kept already");
 }
 
@@ -191,6 +227,7 @@ impl Bench {
             files: board.files,
             defaults: DEFAULTS.into(),
             cache: CACHE.into(),
+            part_id: Rc::new(|| Some("part".into())),
             sections: sections.clone(),
             trace: Trace::default(),
         };

@@ -7,7 +7,7 @@ use std::{cell::Cell, rc::Rc};
 
 use api::{
     device_config::{Advanced, VersionControl},
-    pb::platform::fleet::v1::UpdateStatus,
+    pb::platform::fleet::v1::{Product, UpdateRetry, UpdateStatus},
 };
 use board::{
     Clock,
@@ -21,13 +21,14 @@ use super::{
     check::{self, Ask, Found},
     events::{Effect, Effects, Event, Sight},
     machine::{Machine, Policy},
+    progress::product,
     shelf::load,
     slots::{Installed, Layout, Slot, pointer_text},
     target::Target,
     wish::Wish,
 };
 use crate::{
-    cloud::{FetchedConfig, Reach},
+    cloud::{FetchedConfig, Reach, Retries},
     kit::{
         background::{Background, Results},
         latest::{Latest, Watch},
@@ -50,6 +51,8 @@ pub struct Inbox {
     pub reach: Watch<Reach>,
     /// The configuration as fetched, which hints at new versions.
     pub fetched: Watch<Rc<FetchedConfig>>,
+    /// What operators want to be tried again.
+    pub retries: Watch<Retries>,
     /// The machine server.
     pub server: Watch<Report>,
     /// Stops this actor.
@@ -88,7 +91,8 @@ pub async fn run(policy: Policy, inbox: Inbox, ports: Ports) {
     let (questions, answers) = slot(&ports.executor);
     let (work, done) = slot(&ports.executor);
     let percent = ports.percent.watch();
-    let mut ears = Ears { settings: (None, None), hint: None, percent, inbox, answers, done };
+    let product = product(&policy.layout);
+    let mut ears = Ears { inbox, product, settings: (None, None), hint: None, percent, answers, done };
     let machine = Machine::new(policy.clone(), record, ports.clock.now());
     let mut desk = Desk { layout: policy.layout, ports: Rc::new(ports), machine, questions, work };
     let effects = desk.machine.resume();
@@ -112,6 +116,7 @@ pub async fn run(policy: Policy, inbox: Inbox, ports: Ports) {
 /// The inbox, and what the background brings.
 struct Ears {
     inbox: Inbox,
+    product: Product,
     /// The sections, once both are known.
     settings: (Option<Rc<VersionControl>>, Option<Rc<Advanced>>),
     /// The hint heard last: version and digest.
@@ -133,8 +138,8 @@ impl step::Inbox for Ears {
             Stop,
         }
         loop {
-            let Ears { inbox, percent, answers, done, .. } = self;
-            let Inbox { versions, advanced, reach, fetched, server, lifeline } = inbox;
+            let Ears { inbox, product, percent, answers, done, .. } = self;
+            let Inbox { versions, advanced, reach, fetched, retries, server, lifeline } = inbox;
             let stopped = async {
                 lifeline.stopped().await;
                 Heard::Stop
@@ -143,6 +148,7 @@ impl step::Inbox for Ears {
                 .or(async { Heard::Advanced(advanced.changed().await) })
                 .or(async { Heard::Fetched(fetched.changed().await) });
             let events = async { Event::Reach(reach.changed().await) }
+                .or(async { Event::Retry(edition(&retries.changed().await, *product)) })
                 .or(async { Event::Server(Sight::from(&server.changed().await)) })
                 .or(async { Event::Checked(answers.next().await) })
                 .or(async { done.next().await })
@@ -168,6 +174,11 @@ impl step::Inbox for Ears {
     fn deadline_passed(&self) -> Event {
         Event::DeadlinePassed
     }
+}
+
+/// The wish for another try that concerns this product; 0 is none.
+fn edition(retries: &[UpdateRetry], product: Product) -> u64 {
+    retries.iter().filter(|retry| retry.product() == product).map(|retry| retry.edition).max().unwrap_or_default()
 }
 
 impl Ears {

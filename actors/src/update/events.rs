@@ -59,6 +59,8 @@ pub enum Event {
     Reach(Reach),
     /// The fleet server hints that something is new.
     Hint,
+    /// An operator wants the versions that failed tried again; of this edition.
+    Retry(u64),
     /// The program's report.
     Server(Sight),
     /// A check has ended.

@@ -215,6 +215,7 @@ impl Machine {
                 self.reach = reach;
             }
             Event::Hint => self.check_soon(now),
+            Event::Retry(edition) => self.try_again(now, edition, &mut effects),
             Event::Server(sight) => self.watch(now, sight),
             Event::Checked(answer) => {
                 self.check.running = false;

@@ -8,9 +8,14 @@ use api::{
 use super::{
     machine::{Machine, Said},
     record::{Bad, Outcome, State},
-    slots::Installed,
+    slots::{Installed, Layout},
     target::without_secrets,
 };
+
+/// The product's name on the wire.
+pub(super) fn product(layout: &Layout) -> Product {
+    if layout.product() == brand::AGENT { Product::Agent } else { Product::MachineServer }
+}
 
 impl Machine {
     /// For the fleet server and people.
@@ -29,18 +34,17 @@ impl Machine {
             State::Switching => (Phase::Switching, version(slots.active())),
             State::Probation { .. } => (Phase::Probation, version(slots.active())),
         };
-        let product =
-            if self.policy.layout.product() == brand::AGENT { Product::Agent } else { Product::MachineServer };
         let Said { disk, bringing, verdict, check, warning } = &self.said;
         let last_error = [disk, bringing, verdict, check, warning].into_iter().find(|text| !text.is_empty());
         UpdateStatus {
-            product: product.into(),
+            product: product(&self.policy.layout).into(),
             phase: phase.into(),
             wanted: without_secrets(&self.record.wanted),
             target_version,
             running_version: self.server.program.as_ref().map(|program| program.version.clone()).unwrap_or_default(),
             percent: if phase == Phase::Downloading { self.percent } else { 0 },
             last_error: last_error.cloned().unwrap_or_default(),
+            retried: self.record.retried,
             bad_versions: self.record.bad.iter().map(|Bad { version, .. }| version.clone()).collect(),
         }
     }

@@ -32,6 +32,8 @@ pub struct Record {
     pub state: State,
     /// Verified versions that failed on this device, oldest first.
     pub bad: Vec<Bad>,
+    /// The last wish for another try that was carried out.
+    pub retried: u64,
 }
 
 /// Where the walk to another version is.
@@ -122,7 +124,7 @@ impl Record {
     }
 
     fn body(&self) -> String {
-        let Record { wanted, slots, state, bad } = self;
+        let Record { wanted, slots, state, bad, retried } = self;
         let mut body = String::from("{\"active\":");
         // Writing into a String cannot fail.
         let _ = match slots.active {
@@ -135,6 +137,9 @@ impl Record {
             let _ = write!(body, "{comma}{{\"sha256\":\"{}\",\"version\":{}}}", hex::encode(sha256), quoted(version));
         }
         body.push(']');
+        if *retried > 0 {
+            let _ = write!(body, ",\"retried\":{retried}");
+        }
         for slot in Slot::ALL {
             if let Some(content) = slots.content(slot) {
                 let _ = write!(body, ",\"slot-{}\":{}", slot.name(), installed(content));
@@ -194,7 +199,11 @@ impl Record {
             a: content("slot-a"),
             b: content("slot-b"),
         };
-        Some(Record { wanted: text("wanted")?.into(), slots, state, bad: bad.collect::<Option<_>>()? })
+        let retried = match body.get("retried") {
+            Some(edition) => edition.as_u64()?,
+            None => 0,
+        };
+        Some(Record { wanted: text("wanted")?.into(), slots, state, bad: bad.collect::<Option<_>>()?, retried })
     }
 
     /// Remembers a version as bad.

@@ -34,6 +34,12 @@ pub struct Accepted {
 }
 
 impl Accepted {
+    /// The same without what the cloud said: it was said of another machine.
+    #[must_use]
+    pub fn without_cloud(self) -> Accepted {
+        Accepted { cloud: Layer::default(), ..self }
+    }
+
     /// As text to be stored. It holds secrets: private files only.
     pub fn encode(&self) -> String {
         format!("{{\"defaults\":{},\"cloud\":{}}}", written(&self.defaults), written(&self.cloud))

@@ -34,7 +34,8 @@ pub async fn part_status(
     let reported_at = told.as_ref().map(|(_, at)| timestamp(*at));
     let status = told.and_then(|(text, _)| DeviceStatus::decode(&*hex::decode(&text)?).ok());
     // The device's complaints are about what it got; what never got that far is ours to add.
-    let ours = configuration::complaints(context, &granted).await?;
+    let device = status.as_ref().map(|status| &*status.complaints);
+    let ours = configuration::complaints(context, &granted, device).await?;
     let status = match (status, ours.is_empty()) {
         (None, false) => Some(DeviceStatus { complaints: ours, ..DeviceStatus::default() }),
         (Some(mut status), false) => {

@@ -12,6 +12,7 @@ use std::{
 
 use api::{
     brand,
+    device_config::{self, AGENT_KEY, Origin},
     pb::platform::{
         app::agent::v1::{DeviceAgentConfigResponse, UpdateInfo},
         fleet::v1::Complaint,
@@ -177,19 +178,46 @@ pub async fn composed<R: Right>(
     Ok(compose::compose(&document, &library))
 }
 
-/// What is wrong with the part's fragments, for its status. Not the device's to say: it never saw what was left out.
-pub async fn complaints<R: Right>(context: &Context, part: &Granted<Part, R>) -> Result<Vec<Complaint>, Refusal> {
-    let complaint =
+/// What is wrong with the part's configuration, for its status, beside what its device complains of itself (`None` when
+/// it never spoke). A device cannot say what never reached it: left-out fragments, sections that are none.
+pub async fn complaints<R: Right>(
+    context: &Context,
+    part: &Granted<Part, R>,
+    device: Option<&[Complaint]>,
+) -> Result<Vec<Complaint>, Refusal> {
+    let fragments =
         |path: String, found: String| Complaint { path, found, source: "fragments".into(), ..Complaint::default() };
-    Ok(match composed(context, part).await? {
-        Ok(composed) => composed.complaints.into_iter().map(|one| complaint(one.at, one.says)).collect(),
-        Err(refused) => vec![complaint("the part".into(), refused.to_string())],
-    })
+    let composed = match composed(context, part).await? {
+        Ok(composed) => composed,
+        Err(refused) => return Ok(vec![fragments("the part".into(), refused.to_string())]),
+    };
+    let agent = agent_complaints(&composed.config, device);
+    let mut complaints: Vec<_> = composed.complaints.into_iter().map(|one| fragments(one.at, one.says)).collect();
+    complaints.extend(agent);
+    Ok(complaints)
+}
+
+/// What the device's own reader says to the `agent` section. About settings inside a section only as long as the device
+/// says nothing: it knows its manufacturer's defaults, which decide some of them.
+fn agent_complaints(config: &Map<String, Value>, device: Option<&[Complaint]>) -> Vec<Complaint> {
+    let Some(agent) = config.get(AGENT_KEY) else { return Vec::new() };
+    let document = serde_json::json!({ AGENT_KEY: agent }).to_string();
+    let ours = device_config::check(document.as_bytes(), Origin::Cloud).into_iter();
+    let is_section = |path: &str| !(path.is_empty() || path.contains('.'));
+    let said = |path: &str| device.is_some_and(|said| said.iter().any(|one| one.path == path));
+    ours.filter(|one| device.is_none() || (is_section(&one.path) && !said(&one.path)))
+        .map(|one| Complaint {
+            path: one.path.into(),
+            found: one.found.into(),
+            allowed: one.allowed.into(),
+            source: one.origin.name().into(),
+        })
+        .collect()
 }
 
 fn response(context: &Context, composed: &Composed, platform: &str) -> DeviceAgentConfigResponse {
     let empty = Map::new();
-    let agent = composed.config.get("agent").and_then(Value::as_object).unwrap_or(&empty);
+    let agent = composed.config.get(AGENT_KEY).and_then(Value::as_object).unwrap_or(&empty);
     let section = |name: &str| agent.get(name).and_then(Value::as_object).map(wire::to_struct);
     let hint = |product, setting| hint(context, agent, product, setting, platform);
     let [agent_product, server_product] = catalog::PRODUCTS;

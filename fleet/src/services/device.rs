@@ -8,7 +8,9 @@ use api::pb::platform::{
         v1::{ConfigRequest, ConfigResponse, LogRequest, LogResponse, NeedsRestartRequest, NeedsRestartResponse},
     },
     common::v1::LogEntry,
-    fleet::v1::{DeviceStatus, ReportRequest, ReportResponse, UploadLogsRequest, UploadLogsResponse},
+    fleet::v1::{
+        DeviceStatus, ReportRequest, ReportResponse, UpdateRetry, UpdateStatus, UploadLogsRequest, UploadLogsResponse,
+    },
 };
 use prost::Message as _;
 
@@ -117,7 +119,8 @@ pub async fn needs_restart(
     })
 }
 
-/// Report: what the device says of itself. A start of the machine server later than the mark clears the mark.
+/// Report: what the device says of itself; answered with what it is to try again. A start of the machine server later
+/// than the mark clears the mark. A device that does not know what NeedsRestart was answered last is told again.
 pub async fn report(context: &Context, caller: Caller, request: ReportRequest) -> Result<ReportResponse, Refusal> {
     let (part, now) = device(context, &caller, &request.part_id).await?;
     let status = request.status.ok_or_else(|| Refusal::invalid("status", "it is missing"))?;
@@ -128,11 +131,24 @@ pub async fn report(context: &Context, caller: Caller, request: ReportRequest) -
     let told = hex::encode(&status.encode_to_vec());
     let write = move |tx: &crate::store::Tx<'_>| {
         status::store(tx, &part, &told, now)?;
-        // Strictly before: a start in the mark's own millisecond may have been the one before it.
-        started.map_or(Ok(false), |started| devices::clear_restart_mark(tx, &part, started.saturating_sub(1))).map(drop)
+        if let Some(started) = started {
+            // Strictly before: a start in the mark's own millisecond may have been the one before it.
+            devices::clear_restart_mark(tx, &part, started.saturating_sub(1))?;
+        }
+        if request.restart_answer_lost {
+            devices::restart_untold(tx, &part)?;
+        }
+        status::retries(tx, part.id())
     };
-    context.store.write(write).await?;
-    Ok(ReportResponse {})
+    let wishes = context.store.write(write).await?;
+    Ok(ReportResponse { retries: wishes.into_iter().filter_map(|wish| open_retry(wish, &status)).collect() })
+}
+
+/// An operator's wish, unless the device has reported that it carried it out.
+fn open_retry((product, asked_at): (i32, Millis), status: &DeviceStatus) -> Option<UpdateRetry> {
+    let edition = u64::try_from(asked_at).ok()?;
+    let done = |update: &UpdateStatus| update.product == product && update.retried >= edition;
+    (!status.updates.iter().any(done)).then_some(UpdateRetry { product, edition })
 }
 
 /// When the machine server started, by this server's clock: a device's own may be anywhere, but it knows how long ago

@@ -43,6 +43,13 @@ pub fn restart_told(
     Ok(())
 }
 
+/// Forgets that the device was told: the answer may not have arrived.
+pub fn restart_untold(tx: &Tx<'_>, part: &Granted<Part, ActAsDevice>) -> Result<(), DbError> {
+    let sql = "UPDATE parts SET restart_told_at = NULL WHERE id = $1 AND restart_told_at IS NOT NULL";
+    tx.run(sql, &[part.id().into()])?;
+    Ok(())
+}
+
 /// Clears a mark that is not later than `until`; a newer one stays.
 pub fn clear_restart_mark(tx: &Tx<'_>, part: &Granted<Part, ActAsDevice>, until: Millis) -> Result<bool, DbError> {
     let sql = "UPDATE parts SET restart_marked_at = NULL, restart_told_at = NULL

@@ -320,6 +320,9 @@ impl Cloud for SimCloud {
         self.travel().await?;
         Self::check_part(&request.part_id);
         let status = request.status.expect("a report without a status says nothing");
+        if request.restart_answer_lost {
+            self.inner.mark_told.set(false);
+        }
         self.inner.report.replace(Some((self.inner.clock.elapsed(), status)));
         self.answered(Call::Report, ReportResponse::default())
     }

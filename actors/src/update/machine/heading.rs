@@ -37,6 +37,20 @@ impl Machine {
         self.pursue(now, effects);
     }
 
+    /// Tries versions again that failed here, and what waits for its next attempt at once. Each edition once: it is
+    /// stored with what it changes, and said again until this device has reported it.
+    pub(super) fn try_again(&mut self, now: Mono, edition: u64, effects: &mut Effects) {
+        if edition <= self.record.retried {
+            return;
+        }
+        self.record.retried = edition;
+        self.record.bad.clear();
+        self.said.verdict.clear();
+        self.check.backoff.reset();
+        self.forget_trouble();
+        self.pursue(now, effects);
+    }
+
     /// Finds out what the wish means, or has it found out.
     pub(super) fn pursue(&mut self, now: Mono, effects: &mut Effects) {
         let Some(wish) = self.wish.clone() else { return };

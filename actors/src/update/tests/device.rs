@@ -15,7 +15,7 @@ use board_sim::{Driven, Driver, Interruption, Reached, SimBoard, fetch::Resource
 
 use super::*;
 use crate::{
-    cloud::FetchedConfig,
+    cloud::{FetchedConfig, Retries},
     kit::{latest::Latest, mailbox, supervise::Lifeline, trace::Trace},
     server::Report,
     update::{actor, slots::pointer_text},
@@ -84,6 +84,7 @@ impl Life {
             advanced: advanced.watch(),
             reach: reach.watch(),
             fetched: Latest::<Rc<FetchedConfig>>::new().watch(),
+            retries: Latest::<Retries>::new().watch(),
             server: report.watch(),
             lifeline: Lifeline::unattended(Rc::clone(&board.clock)),
         };

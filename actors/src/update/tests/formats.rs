@@ -39,7 +39,7 @@ fn a_record_reads_back_in_every_state() {
             slots(Some(Slot::B), None, Some("1.0.0")),
             Slots { active: Some(Slot::A), a: Some(pinned.clone()), b: Some(installed("1.0.0")) },
         ] {
-            let mut record = Record { wanted: "grüße\n".into(), slots, state: state.clone(), bad: Vec::new() };
+            let mut record = Record { wanted: "grüße\n".into(), slots, state: state.clone(), ..Record::default() };
             record.remember_bad(&installed("0.9.0"));
             let bytes = record.encode();
             assert_eq!(Record::decode(&bytes), Ok(record), "{}", String::from_utf8_lossy(&bytes));
@@ -82,7 +82,7 @@ fn a_damaged_record_is_seen_as_such() {
     let pin = |mark: &str| Installed { version: long(mark), pin: Some([7; 32]), ..installed(mark) };
     let target = Target { version: long("t"), source: Source::Web(long("t")), promise: None };
     let slots = Slots { active: Some(Slot::A), a: Some(pin("a")), b: Some(pin("b")) };
-    let mut full = Record { wanted: long("t"), slots, state: State::Downloading(target), bad: Vec::new() };
+    let mut full = Record { wanted: long("t"), slots, state: State::Downloading(target), ..Record::default() };
     for mark in ["1", "2", "3", "4"] {
         full.remember_bad(&pin(mark));
     }

@@ -13,7 +13,7 @@ use super::{
     check::Found,
     events::{Effect, Effects, Event, Sight, Trouble, VerifyTrouble},
     machine::{Machine, Policy},
-    record::{Outcome, Record, State},
+    record::{Bad, Outcome, Record, State},
     slots::{Installed, Layout, Slot, Slots},
     target::{Promise, Source, Target},
     wish::Wish,
@@ -72,7 +72,7 @@ fn slots(active: Option<Slot>, a: Option<&str>, b: Option<&str>) -> Slots {
 }
 
 fn record(state: State, slots: Slots) -> Record {
-    Record { wanted: "stable".into(), slots, state, bad: Vec::new() }
+    Record { wanted: "stable".into(), slots, state, ..Record::default() }
 }
 
 fn program(slot: Slot, version: &str) -> Program {

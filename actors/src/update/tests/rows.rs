@@ -166,6 +166,56 @@ fn a_version_that_failed_is_not_tried_again_until_the_wish_changes() {
 }
 
 #[test]
+fn an_operator_s_wish_for_another_try_is_carried_out_once() {
+    let mut machine = on_probation();
+    walk(
+        &mut machine,
+        [
+            (10, runs(1, Slot::B, "1.1.0", Phase::WaitingToRestart, 1), "store idle, point a, switch 1.0.0"),
+            (11, REACHED, "check stable"),
+            (12, found("1.1.0"), ""),
+            // Its bytes are still here.
+            (13, Event::Retry(1_000), "store idle, check stable"),
+            (14, found("1.1.0"), "store staged"),
+            // Said again until it was reported.
+            (15, Event::Retry(1_000), ""),
+        ],
+    );
+    let status = machine.progress();
+    assert_eq!((status.retried, status.bad_versions.len(), &*status.last_error), (1_000, 0, ""));
+
+    // Nor by the next agent, which finds it in the record.
+    let bad = vec![Bad { version: "1.1.0".into(), sha256: installed("1.1.0").sha256 }];
+    let start = record(State::default(), slots(Some(Slot::A), Some("1.0.0"), Some("1.1.0")));
+    let start = Record { bad, retried: 1_000, ..start };
+    let mut machine = resumed(policy(), start, at(0));
+    walk(
+        &mut machine,
+        [
+            (0, Event::Retry(1_000), ""),
+            (0, wants(wish("stable")), ""),
+            (1, REACHED, "check stable"),
+            (2, found("1.1.0"), ""),
+            (3, Event::Retry(1_001), "store idle, check stable"),
+            (4, found("1.1.0"), "store staged"),
+        ],
+    );
+
+    // It does not wait for the pause between downloads either.
+    let mut machine = resumed(policy(), Record::default(), at(0));
+    walk(
+        &mut machine,
+        [
+            (0, wants(wish("stable")), "store idle"),
+            (1, REACHED, "check stable"),
+            (2, found("1.0.0"), "store downloading, download 1.0.0"),
+            (3, Event::Downloaded(Err(Trouble::Bytes("garbage".into()))), "discard"),
+            (4, Event::Retry(1), "store downloading, check stable, download 1.0.0"),
+        ],
+    );
+}
+
+#[test]
 fn nothing_to_go_back_to_is_no_reason_to_run_nothing() {
     let start = record(State::Probation { restarts: 0 }, slots(Some(Slot::A), Some("1.0.0"), None));
     let mut machine = resumed(policy(), start, at(0));
