@@ -5,6 +5,7 @@
 
 use std::{
     fs,
+    net::TcpListener,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Instant,
@@ -18,6 +19,7 @@ use api::{
     },
 };
 use serde_json::{Value, json};
+use async_signal::Signal;
 use smol::{future::FutureExt as _, stream::StreamExt as _};
 use test_harness::real::{
     Trouble,
@@ -41,6 +43,9 @@ make sandbox ARGS=\"…\": a fleet server, an agent and a machine server on this
   --minute SECONDS    how long a minute of the agent's settings lasts (default 60)
   --json              one line of JSON when ready, for scripts
 ";
+
+/// Where a machine server is asked how it is, unless told otherwise.
+const USUAL_STATUS_PORT: u16 = 8081;
 
 struct Options {
     data: PathBuf,
@@ -103,8 +108,8 @@ fn options() -> Result<Option<Options>, Trouble> {
 
 fn run(options: &Options) -> Result<(), Trouble> {
     let begin = Instant::now();
-    // From here on Ctrl-C is an event, so that it cannot leave half of the processes behind.
-    let mut interrupts = async_signal::Signals::new([async_signal::Signal::Int, async_signal::Signal::Term])
+    // From here on Ctrl-C is an event, so that it cannot leave half of the processes behind; a closed terminal too.
+    let mut interrupts = async_signal::Signals::new([Signal::Int, Signal::Term, Signal::Hup])
         .map_err(|error| Trouble::of("signals", error))?;
 
     let folder = std::path::absolute(&options.data).map_err(|error| Trouble::of(options.data.display(), error))?;
@@ -132,6 +137,7 @@ fn run(options: &Options) -> Result<(), Trouble> {
     let device = AgentOptions { minute: options.minute, ..AgentOptions::new(&folder.join("device")) };
     fs::create_dir_all(&device.folder).map_err(|error| Trouble::of(device.folder.display(), error))?;
     known.device.write_credentials(&fleet.url, &device.credentials())?;
+    choose_status_port(&device)?;
     let mut agent = if options.agent { Some(device.start()?) } else { None };
     if agent.is_some() {
         let request = GetPartStatusRequest { part_id: known.device.part_id.clone() };
@@ -164,6 +170,16 @@ fn run(options: &Options) -> Result<(), Trouble> {
         Some(name) => Err(Trouble(format!("{name} ended by itself; see its log in {}", folder.display()))),
         None => Ok(()),
     }
+}
+
+/// The usual port of the machine server's status page, or a free one where somebody has it: another sandbox may run on
+/// this machine, and its machine server must not be taken for this one's.
+fn choose_status_port(device: &AgentOptions) -> Result<(), Trouble> {
+    let trouble = |error| Trouble::of("a port for the machine server", error);
+    let listener = TcpListener::bind(("127.0.0.1", USUAL_STATUS_PORT)).or_else(|_| TcpListener::bind("127.0.0.1:0"));
+    let port = listener.and_then(|listener| listener.local_addr()).map_err(trouble)?.port();
+    let defaults = json!({"advanced_settings": {"server_status_url": format!("http://127.0.0.1:{port}")}});
+    fs::write(device.defaults(), defaults.to_string()).map_err(|error| Trouble::of(device.defaults().display(), error))
 }
 
 /// Resolves with the name of a program that ended although nobody stopped it.
@@ -272,7 +288,7 @@ fn screen(fleet: &Fleet, known: &Known, folder: &Path, agent: bool, begin: Insta
   Five things to try:
 
       {cli} part env set GREETING=hello       # the machine server restarts and sees it
-      pkill -9 -f versions/platform-server; {cli} machine status   # kill it and look
+      pkill -9 -f {folder}/device/root/versions/; {cli} machine status   # kill it and look
       {cli} part pin 1.0.0                    # another version, from the next restart on
       {cli} part restart                      # restarts the machine server, now with that version
       {cli} part logs --follow                # what agent and machine server say

@@ -39,6 +39,11 @@ impl AgentOptions {
         self.folder.join("platform.json")
     }
 
+    /// The manufacturer's defaults file it reads.
+    pub fn defaults(&self) -> PathBuf {
+        self.folder.join("defaults.json")
+    }
+
     /// The root folder it uses.
     pub fn root(&self) -> PathBuf {
         self.folder.join("root")
@@ -58,7 +63,7 @@ impl AgentOptions {
         };
         let mut command = Command::new(program);
         command.arg("--dev-mode").arg("--config").arg(self.credentials());
-        command.arg("--defaults").arg(self.folder.join("defaults.json")).arg("--root").arg(self.root());
+        command.arg("--defaults").arg(self.defaults()).arg("--root").arg(self.root());
         if let Some(minute) = self.minute {
             command.args(["--minute", &minute.to_string()]);
         }

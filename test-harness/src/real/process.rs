@@ -73,6 +73,12 @@ impl Running {
         }
     }
 
+    /// Sends it and waits for its end; its exit code, or nothing if a signal ended it.
+    pub fn end_by(mut self, signal: Signal) -> Result<Option<i32>, Trouble> {
+        self.signal(signal);
+        self.wait()
+    }
+
     /// Asks it to end and waits; its exit code, or nothing if a signal ended it.
     pub fn stop(mut self) -> Result<Option<i32>, Trouble> {
         self.signal(Signal::TERM);

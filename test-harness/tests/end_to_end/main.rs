@@ -17,10 +17,12 @@
 
 #![cfg(target_os = "linux")]
 
+mod command_line;
 mod environment;
 mod logs;
 mod offline;
 mod restart;
+mod sandbox;
 mod supervision;
 mod versions;
 mod world;

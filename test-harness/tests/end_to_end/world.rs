@@ -151,7 +151,7 @@ impl World {
         let mut advanced = advanced.clone();
         advanced["server_status_url"] = json!(self.status_url);
         let defaults = json!({"advanced_settings": advanced});
-        fs::write(self.options.folder.join("defaults.json"), defaults.to_string()).expect("a defaults file");
+        fs::write(self.options.defaults(), defaults.to_string()).expect("a defaults file");
     }
 
     // ── What an operator does ─────────────────────────────────────────────────────────────────────────────────────
