@@ -29,6 +29,20 @@ async fn parameters_mean_their_number_not_their_place() {
 }
 
 #[tokio::test]
+async fn a_statement_is_compiled_once_whatever_its_parameters_are() {
+    const JOINED: &str = "SELECT t.id FROM things t JOIN notes o ON o.thing = t.id WHERE t.id = $1 ORDER BY t.n";
+    let folder = tempfile::tempdir().unwrap();
+    let db = open(&folder);
+    let again = db.read::<_, DbError, _>(|tx| {
+        for id in ["a", "b", "c"] {
+            tx.all(JOINED, &[id.into()], |row| row.text(0))?;
+        }
+        tx.connection.compiled_again(JOINED)
+    });
+    assert_eq!(again.await.unwrap(), 0);
+}
+
+#[tokio::test]
 async fn a_refused_write_undoes_itself_and_nobody_else() {
     let folder = tempfile::tempdir().unwrap();
     let db = open(&folder);
