@@ -278,6 +278,14 @@ impl SimCloud {
         }
     }
 
+    /// When the machine server started, by the server's clock: by how long ago that was on the device's.
+    fn started_at(&self, status: &DeviceStatus) -> Option<i64> {
+        let millis = |at: &prost_types::Timestamp| at.seconds * 1_000 + i64::from(at.nanos) / 1_000_000;
+        let started = status.server.as_ref()?.started_at.as_ref().map(millis)?;
+        let ago = status.device_time.as_ref().map(millis)?.saturating_sub(started).max(0);
+        Some(self.inner.clock.wall_clock().as_millis() - ago)
+    }
+
     fn is_nonsense(&self) -> bool {
         self.inner.mood.get() == Mood::Nonsense
     }
@@ -320,6 +328,9 @@ impl Cloud for SimCloud {
         self.travel().await?;
         Self::check_part(&request.part_id);
         let status = request.status.expect("a report without a status says nothing");
+        if self.inner.mark.get().zip(self.started_at(&status)).is_some_and(|(mark, started)| started > mark) {
+            self.inner.mark.set(None);
+        }
         if request.restart_answer_lost {
             self.inner.mark_told.set(false);
         }

@@ -21,8 +21,7 @@ fn once() {
 
 #[test]
 fn once_also_when_answers_get_lost_and_the_agent_is_killed() {
-    // Not the answer to the question itself: the next question clears the mark, as the contract wants it.
-    for call in [Call::Config, Call::Report, Call::UploadLogs] {
+    for call in Call::ALL {
         let mut world = serving(2);
         world.cloud.mark_for_restart();
         world.cloud.set_mood(Mood::LosesAnswers(call, 3));
