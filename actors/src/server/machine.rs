@@ -444,26 +444,33 @@ impl Machine {
                 | State::Stopping { .. }
                 | State::Waiting { .. } => {
                     if let Some(program) = program.filter(|_| self.opening > 0) {
-                        self.switch(program);
+                        self.switch(program, false);
                     }
                 }
                 State::Ended => {}
             },
-            Command::Switch { program } => match self.state {
-                State::Opening { .. } | State::NoVersion | State::Disabled | State::Looking { .. } => {
-                    self.program = Some(program);
-                    if self.state == State::NoVersion {
-                        self.begin(effects);
-                    }
+            Command::Switch { program } => self.other(program, false, effects),
+            Command::Back { program } => self.other(program, true, effects),
+        }
+    }
+
+    /// Another program is to run: the next one that is started, or instead of the one that runs.
+    fn other(&mut self, program: Program, back: bool, effects: &mut Effects) {
+        match self.state {
+            State::Opening { .. } | State::NoVersion | State::Disabled | State::Looking { .. } => {
+                self.program = Some(program);
+                if self.state == State::NoVersion {
+                    self.begin(effects);
                 }
-                _ => self.switch(program),
-            },
+            }
+            _ => self.switch(program, back),
         }
     }
 
     /// Wants `program` to run, unless that is what runs.
-    fn switch(&mut self, program: Program) {
+    fn switch(&mut self, program: Program, back: bool) {
         self.pending.switch = Some(program).filter(|program| self.program.as_ref() != Some(program));
+        self.pending.back = back;
     }
 
     fn restarts_wanted(&mut self, now: Now, wanted: u64) {
@@ -570,6 +577,9 @@ impl Machine {
                 }
                 if self.pending.operator.is_some() {
                     self.open(now);
+                } else if self.pending.back && self.pending.switch.is_some() {
+                    // Dead now, so that the version before it may be let in instead.
+                    self.state = State::Waiting { until: now.mono };
                 } else if std::mem::take(&mut self.first_crash) {
                     self.begin(effects);
                 } else {

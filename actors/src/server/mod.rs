@@ -63,6 +63,12 @@ pub enum Command {
         /// What to run from then on.
         program: Program,
     },
+    /// What runs has failed: run this instead, which has not. A failed version that runs and is ready is asked as for a
+    /// [`Command::Switch`]; nothing waits for a maintenance window, and one that is dead or not ready is not asked.
+    Back {
+        /// What to run from then on.
+        program: Program,
+    },
 }
 
 /// What the machine server is doing.

@@ -1,9 +1,9 @@
 //! A restart that is wanted, and what it still waits for.
 //!
 //! Three wishes: an operator's, another version, another environment. The last two wait for the maintenance window and
-//! for the machine server's word; an operator's waits for the word only, and not for ever. A machine server that says
-//! no is respected; one that says nothing is respected for a while. Owns that reasoning; stopping and starting is the
-//! machine's.
+//! for the machine server's word; an operator's waits for the word only, and not for ever. So does the way back from a
+//! version that has failed: until the window opens it would go on failing. A machine server that says no is respected;
+//! one that says nothing is respected for a while. Owns that reasoning; stopping and starting is the machine's.
 
 use std::time::Duration;
 
@@ -73,6 +73,8 @@ pub struct Pending {
     pub operator: Option<Mono>,
     /// This is to run.
     pub switch: Option<Program>,
+    /// That is the way back from a version that has failed.
+    pub back: bool,
     /// It runs with another environment than the configured one.
     pub environment: bool,
     word: Option<Word>,
@@ -135,7 +137,8 @@ impl Pending {
             self.granted();
             return Verdict::Wait;
         }
-        let shut = rules.window.filter(|window| !window.open);
+        let back = self.back && self.switch.is_some();
+        let shut = rules.window.filter(|window| !window.open && !back);
         self.look(now, shut);
         let latest = self.operator.map(|since| since + patience.of_operator);
         match situation {
@@ -145,6 +148,7 @@ impl Pending {
             Situation::Dead => Verdict::Wait,
             _ if latest.is_some_and(|latest| latest <= now.mono) => Verdict::Open,
             Situation::Faltering if self.switch.is_some() && shut.is_none() => Verdict::Restart,
+            Situation::NotReady if back => Verdict::Restart,
             Situation::NotReady | Situation::Faltering => self.wait(latest),
             Situation::Ready if self.operator.is_none() && shut.is_some() => Verdict::Wait,
             Situation::Ready if permitted || !(rules.word_counts || self.operator.is_some()) => {
@@ -191,6 +195,9 @@ impl Pending {
     pub fn sentence(&self) -> String {
         let wish = match self {
             Pending { operator: Some(_), .. } => "an operator asked for a restart".to_owned(),
+            Pending { switch: Some(program), back: true, .. } => {
+                format!("the present version has failed, and version {} is to run", program.version)
+            }
             Pending { switch: Some(program), .. } => format!("version {} is to run", program.version),
             Pending { environment: true, .. } => "its environment has changed".to_owned(),
             _ => return String::new(),

@@ -58,6 +58,10 @@ fn switch(version: &str) -> Event {
     Event::Command(Command::Switch { program: program(version) })
 }
 
+fn back(version: &str) -> Event {
+    Event::Command(Command::Back { program: program(version) })
+}
+
 fn serving() -> Event {
     Event::Serving(Serving { urls: vec![SERVES.into()] })
 }
@@ -674,6 +678,73 @@ fn crashes_and_operators_do_not_wait_for_a_window() {
 }
 
 #[test]
+fn the_way_back_from_a_failed_version_does_not_wait_for_a_window() {
+    let story = || {
+        let mut story = Story::from(Record::default(), false, Some(each_night));
+        story.tell(&[
+            (0.0, nightly(true, &[]), "", Phase::NoVersion),
+            (0.1, run(1, "1.1.0"), "start 1.1.0, store", Phase::Starting),
+        ]);
+        story
+    };
+    let ready = || {
+        let mut story = story();
+        story.tell(&[(1.0, serving(), "store", Phase::Running)]);
+        story.time("ask", Phase::Running);
+        story.answers(Word::Allowed, "", Phase::Running);
+        story
+    };
+
+    // It never got ready, and has not even ended once.
+    let mut never_ready = story();
+    never_ready.happens(switch("1.0.0"), "", Phase::Starting);
+    never_ready.happens(back("1.0.0"), "term", Phase::Stopping);
+    never_ready.happens(Event::Exited(Exit::Signal(15)), "start 1.0.0, orphans 1, store", Phase::Starting);
+    assert_eq!(never_ready.machine.report().restart_pending, "");
+
+    // It has been started again after a crash.
+    let mut again = story();
+    again.happens(crash(), "start 1.1.0, orphans 1, store", Phase::Starting);
+    again.happens(back("1.0.0"), "term", Phase::Stopping);
+    again.happens(Event::Exited(Exit::Signal(15)), "start 1.0.0, orphans 2, store", Phase::Starting);
+
+    // It waits in its back-off.
+    let mut dead = story();
+    dead.happens(crash(), "start 1.1.0, orphans 1, store", Phase::Starting);
+    dead.happens(crash(), "store, orphans 2", Phase::WaitingToRestart);
+    dead.happens(switch("1.0.0"), "", Phase::WaitingToRestart);
+    dead.happens(back("1.0.0"), "start 1.0.0, store", Phase::Starting);
+
+    // It runs and is ready: it is asked, and what it says counts.
+    let mut asked = ready();
+    asked.happens(back("1.0.0"), "ask", Phase::Running);
+    asked.answers(Word::Refused, "", Phase::Running);
+    assert_eq!(
+        asked.machine.report().restart_pending,
+        "the present version has failed, and version 1.0.0 is to run; the machine server does not allow a restart now"
+    );
+    asked.time("ask", Phase::Running);
+    asked.answers(Word::Allowed, "term", Phase::Stopping);
+    asked.happens(Event::Exited(Exit::Code(0)), "start 1.0.0, orphans 1, store", Phase::Starting);
+
+    // It ends before it has agreed.
+    let mut ended = ready();
+    ended.happens(back("1.0.0"), "ask", Phase::Running);
+    ended.answers(Word::Refused, "", Phase::Running);
+    ended.happens(crash(), "store, orphans 1, start 1.0.0, store", Phase::Starting);
+
+    // Called off, and a wish that is no way back waits as it always did.
+    let mut off = ready();
+    off.happens(back("1.0.0"), "ask", Phase::Running);
+    off.happens(switch("1.1.0"), "", Phase::Running);
+    assert_eq!(off.machine.report().restart_pending, "");
+    off.answers(Word::Allowed, "", Phase::Running);
+    off.happens(switch("1.2.0"), "", Phase::Running);
+    assert!(off.machine.report().restart_pending.ends_with("waiting for the maintenance window"));
+    off.happens(crash(), "start 1.1.0, orphans 1, store", Phase::Starting);
+}
+
+#[test]
 fn the_server_s_word_may_be_left_out() {
     let mut story = Story::from(adopted(true), true, Some(each_night));
     story.happens(nightly(false, &[("GREETING", "hi")]), "", Phase::Running);
@@ -734,12 +805,13 @@ fn stopping_the_agent_stops_the_server() {
 #[test]
 fn whatever_happens_one_process_runs_at_most_and_time_never_stands() {
     // Not a story: every short sequence of events from a small alphabet, with the invariants after each step.
-    let alphabet: [fn(&Story) -> Event; 11] = [
+    let alphabet: [fn(&Story) -> Event; 12] = [
         |_| plain(),
         |_| disabled(),
         |_| environment("hi"),
         |story| run(story.machine.report().opening, "1.0.0"),
         |_| switch("1.1.0"),
+        |_| back("1.0.0"),
         |story| Event::RestartsWanted(story.machine.report().operator_restarts + 1),
         |_| crash(),
         |_| serving(),

@@ -115,6 +115,8 @@ pub struct Machine {
     network: Backoff,
     bytes: Backoff,
     trial: Trial,
+    /// The keeper knows the way back, as far as there is one.
+    way_back_told: bool,
     pub(super) percent: u32,
     pub(super) said: Said,
 }
@@ -153,6 +155,7 @@ impl Machine {
             busy: false,
             retry: None,
             trial: Trial::default(),
+            way_back_told: false,
             percent: 0,
             said: Said::default(),
         }

@@ -215,6 +215,12 @@ impl Record {
         self.bad.push(Bad { version: content.version.clone(), sha256: content.sha256 });
     }
 
+    /// Whether this very content failed on this device.
+    #[must_use]
+    pub fn has_failed(&self, content: &Installed) -> bool {
+        self.bad.iter().any(|bad| bad.sha256 == content.sha256)
+    }
+
     /// Whether a target is known to fail here: the same bytes, or for a pin the same address.
     #[must_use]
     pub fn is_bad(&self, target: &Target) -> bool {

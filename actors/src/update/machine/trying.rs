@@ -22,6 +22,7 @@ impl Machine {
     pub(super) fn try_out(&mut self, now: Mono, effects: &mut Effects) {
         let has_window = self.wish.as_ref().is_some_and(|wish| wish.has_window);
         let runs_active = self.server.program.is_some() && self.server.program == self.program();
+        self.way_back(effects);
         match self.record.state {
             State::Staged if has_window && self.record.slots.active().is_some() => {
                 if let Some(program) = self.candidate() {
@@ -61,6 +62,22 @@ impl Machine {
         }
     }
 
+    /// A failed version that an earlier life of the agent went back from still runs: its keeper has forgotten that.
+    fn way_back(&mut self, effects: &mut Effects) {
+        let lives = matches!(self.server.phase, Phase::Starting | Phase::Running | Phase::WaitingToRestart);
+        let failed = self.server.program.is_some() && self.server.program == self.candidate();
+        let is_bad = self.record.slots.spare().is_some_and(|spare| self.record.has_failed(spare));
+        if lives
+            && failed
+            && is_bad
+            && !self.way_back_told
+            && let Some(program) = self.program()
+        {
+            self.way_back_told = true;
+            give(effects, Effect::Tell(Command::Back { program }));
+        }
+    }
+
     pub(super) fn begin_probation(&mut self, now: Mono) {
         self.trial = Trial { since: Some(now), ..Trial::default() };
         self.record.state = State::Probation { restarts: 0 };
@@ -89,7 +106,8 @@ impl Machine {
         }
         if let (Some(slot), Some(program)) = (self.record.slots.active, self.program()) {
             give(effects, Effect::Point(slot));
-            give(effects, Effect::Tell(Command::Switch { program }));
+            self.way_back_told = true;
+            give(effects, Effect::Tell(Command::Back { program }));
         }
         self.pursue(now, effects);
     }

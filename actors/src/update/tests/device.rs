@@ -123,7 +123,7 @@ impl Life {
                 told.borrow_mut().push_back(text);
                 let program = match command {
                     Command::Run { program, .. } => program,
-                    Command::Switch { program } => Some(program),
+                    Command::Switch { program } | Command::Back { program } => Some(program),
                     Command::Hold { .. } => None,
                 };
                 let Some(program) = program else { continue };
@@ -205,7 +205,7 @@ fn from_nothing_to_a_second_version() {
     assert_eq!(life.told(), ["run 2 1.1.0"]);
     life.crash();
     life.run(1);
-    assert_eq!((life.told(), life.phase()), (vec!["switch 1.0.0".to_owned()], update_status::Phase::RolledBack));
+    assert_eq!((life.told(), life.phase()), (vec!["back 1.0.0".to_owned()], update_status::Phase::RolledBack));
     assert_eq!(life.status().bad_versions, ["1.1.0"]);
     let before = sim.web.asked().len();
     life.run(24 * 3600);

@@ -105,6 +105,7 @@ fn said(effects: &Effects) -> String {
         }
         Effect::Tell(Command::Hold { opening }) => format!("hold {opening}"),
         Effect::Tell(Command::Switch { program }) => format!("switch {}", program.version),
+        Effect::Tell(Command::Back { program }) => format!("back {}", program.version),
     });
     let words: Vec<_> = words.collect();
     let stores = words.iter().filter(|word| word.starts_with("store")).count();

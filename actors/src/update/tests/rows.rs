@@ -134,7 +134,7 @@ fn probation_ends_in_one_of_two_ways() {
         assert_eq!(outcome(&machine), expected, "{case}");
         match expected {
             Some(Outcome::RolledBack) => {
-                assert_eq!(last, "store idle, point a, switch 1.0.0", "{case}");
+                assert_eq!(last, "store idle, point a, back 1.0.0", "{case}");
                 assert_eq!(machine.progress().bad_versions, ["1.1.0"], "{case}");
                 assert!(machine.progress().last_error.contains("1.1.0 was rolled back"), "{case}");
             }
@@ -150,7 +150,7 @@ fn a_version_that_failed_is_not_tried_again_until_the_wish_changes() {
     walk(
         &mut machine,
         [
-            (10, runs(1, Slot::B, "1.1.0", Phase::WaitingToRestart, 1), "store idle, point a, switch 1.0.0"),
+            (10, runs(1, Slot::B, "1.1.0", Phase::WaitingToRestart, 1), "store idle, point a, back 1.0.0"),
             (11, REACHED, "check stable"),
             (12, found("1.1.0"), ""),
             (13, runs(2, Slot::A, "1.0.0", Phase::Running, 0), "run 2 1.0.0"),
@@ -166,12 +166,34 @@ fn a_version_that_failed_is_not_tried_again_until_the_wish_changes() {
 }
 
 #[test]
+fn a_failed_version_that_outlived_the_agent_is_gone_back_from_once_more() {
+    let slots = || slots(Some(Slot::A), Some("1.0.0"), Some("1.1.0"));
+    let mut rolled_back = record(State::Idle(Outcome::RolledBack), slots());
+    rolled_back.remember_bad(&installed("1.1.0"));
+    let mut machine = resumed(policy(), rolled_back.clone(), at(0));
+    walk(
+        &mut machine,
+        [
+            (0, runs(0, Slot::B, "1.1.0", Phase::Running, 1), "back 1.0.0"),
+            (1, runs(0, Slot::B, "1.1.0", Phase::Stopping, 1), ""),
+            (2, runs(0, Slot::B, "1.1.0", Phase::WaitingToRestart, 1), ""),
+            (3, runs(0, Slot::A, "1.0.0", Phase::Starting, 0), ""),
+        ],
+    );
+    // Dead, it is left behind by the opening; one that has not failed may stay.
+    let mut machine = resumed(policy(), rolled_back, at(0));
+    walk(&mut machine, [(0, runs(1, Slot::B, "1.1.0", Phase::NoVersion, 1), "run 1 1.0.0")]);
+    let mut machine = resumed(policy(), record(State::Idle(Outcome::None), slots()), at(0));
+    walk(&mut machine, [(0, runs(0, Slot::B, "1.1.0", Phase::Running, 1), "")]);
+}
+
+#[test]
 fn an_operator_s_wish_for_another_try_is_carried_out_once() {
     let mut machine = on_probation();
     walk(
         &mut machine,
         [
-            (10, runs(1, Slot::B, "1.1.0", Phase::WaitingToRestart, 1), "store idle, point a, switch 1.0.0"),
+            (10, runs(1, Slot::B, "1.1.0", Phase::WaitingToRestart, 1), "store idle, point a, back 1.0.0"),
             (11, REACHED, "check stable"),
             (12, found("1.1.0"), ""),
             // Its bytes are still here.
