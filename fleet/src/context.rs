@@ -45,8 +45,9 @@ pub struct Context {
     pub metrics: Metrics,
     /// The data folder: databases, artifacts, signed documents.
     pub folder: PathBuf,
-    /// How devices reach this server, for credentials files ("http://127.0.0.1:8080").
-    pub address: String,
+    /// How devices reach this server, for credentials files ("http://127.0.0.1:8080"). Unknown when it listens on every
+    /// address and nobody said under which one it is reached.
+    pub address: Option<String>,
     /// Becomes true when the server is told to stop: open streams end.
     pub draining: watch::Receiver<bool>,
 }

@@ -142,7 +142,7 @@ fn initialise(options: Init) -> Result<(), Failure> {
     runtime()?.block_on(async {
         let (_stop, draining) = watch::channel(false);
         let place = Options { folder: options.place.data, ..Options::default() };
-        let context = wiring::context(&place, String::new(), draining)?;
+        let context = wiring::context(&place, None, draining)?;
         let created = init::organization(&context, &options.org, &options.email).await;
         let created = created.map_err(|why| Failure::new(exit::FAILED, &why))?;
         let text = match options.json {

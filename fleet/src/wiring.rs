@@ -89,7 +89,7 @@ pub enum StartError {
 pub struct Running {
     /// The real address, also when port 0 was asked for.
     pub address: SocketAddr,
-    /// "http://127.0.0.1:8080"
+    /// "http://127.0.0.1:8080": how it is reached, as far as it knows.
     pub url: String,
     /// For tests and for commands that run inside the server.
     pub context: Arc<Context>,
@@ -121,7 +121,11 @@ pub fn data_folder(path: &Path) -> Result<(), StartError> {
 }
 
 /// Opens databases and keys and builds what operations use, without a port: for local commands.
-pub fn context(options: &Options, address: String, draining: watch::Receiver<bool>) -> Result<Context, StartError> {
+pub fn context(
+    options: &Options,
+    address: Option<String>,
+    draining: watch::Receiver<bool>,
+) -> Result<Context, StartError> {
     data_folder(&options.folder)?;
     let store = Store::open(&options.folder, options.durability)?;
     let authn = Authn::open(store.clone(), &options.folder)?;
@@ -152,9 +156,14 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     // The port first: a second server on the same folder usually has the same port, and must not touch the files.
     let port = Edge::bind(options.listen, tls).await?;
     let address = port.listener.local_addr().unwrap_or(options.listen);
-    let url = options.address.clone().unwrap_or_else(|| format!("{scheme}://{address}"));
+    let here = format!("{scheme}://{address}");
+    let known = options.address.clone().or_else(|| (!address.ip().is_unspecified()).then(|| here.clone()));
+    if known.is_none() {
+        tracing::warn!("listening on every address: give --address URL, or no credentials can be made for devices");
+    }
+    let url = known.clone().unwrap_or(here);
     let (stop, stopped) = watch::channel(false);
-    let context = Arc::new(context(&options, url.clone(), stopped.clone())?);
+    let context = Arc::new(context(&options, known, stopped.clone())?);
     let clock_work = tokio::spawn(write_presence(context.clone(), stopped.clone()));
     let pruning = tokio::spawn(logs::retention::keep_pruned(context.clone(), stopped.clone()));
     let port = tokio::spawn(edge::serve(port, context.clone(), stopped));

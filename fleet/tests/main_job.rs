@@ -260,6 +260,22 @@ async fn devices_sign_in_with_secrets_of_part_or_location_and_do_only_their_own_
 }
 
 #[tokio::test]
+async fn credentials_need_an_address_that_devices_can_reach() {
+    let world = World::new().await;
+    let owner = world.owner("Acme").await;
+    owner.location("North", None).await;
+    let part = owner.main_part(&owner.machine("", "arm").await).await;
+    // As a server that listens on every address and was not told more.
+    let options = fleet::wiring::Options { folder: world.folder.path().join("data"), ..Default::default() };
+    let (_stop, draining) = tokio::sync::watch::channel(false);
+    let context = fleet::wiring::context(&options, None, draining).unwrap();
+    let request = GetPartCredentialsRequest { part_id: part.id };
+    let refused = fleet::services::admin::part_credentials(&context, fleet::authn::Caller::local(), request).await;
+    assert!(refused.unwrap_err().message().contains("--address"));
+    world.end().await;
+}
+
+#[tokio::test]
 async fn nothing_secret_lies_readable_in_the_files() {
     let world = World::new().await;
     let owner = world.owner("Acme").await;

@@ -82,7 +82,13 @@ pub async fn part_credentials(
     let secret = secrets.next().ok_or_else(|| {
         Refusal::precondition("the part has no secret that this server can read: create one with CreateRobotPartSecret")
     })?;
-    let file = json!({"cloud": {"app_address": context.address, "id": granted.id(), "secret": secret}});
+    let address = context.address.as_deref().ok_or_else(|| {
+        Refusal::precondition(
+            "the server listens on every address and does not know under which one devices reach it: \
+             start it with --address URL",
+        )
+    })?;
+    let file = json!({"cloud": {"app_address": address, "id": granted.id(), "secret": secret}});
     Ok(GetPartCredentialsResponse { credentials_json: file.to_string() })
 }
 

@@ -256,5 +256,6 @@ fn hint(
     let wanted = wanted.unwrap_or(catalog::DEFAULT_SETTING);
     let hint = context.releases.catalog().resolve(product, wanted, platform)?;
     debug_assert!(product == brand::AGENT || product == brand::MACHINE_SERVER);
-    Some(hint.into_update_info(&context.address))
+    // Without an address of our own, a path on the server that was asked.
+    Some(hint.into_update_info(context.address.as_deref().unwrap_or_default()))
 }
