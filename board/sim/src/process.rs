@@ -78,7 +78,7 @@ pub struct Script {
     pub children: usize,
     /// Lines it prints: how long after its start, where, what.
     pub says: Vec<(Duration, Stream, String)>,
-    /// Prints a numbered line again and again.
+    /// Prints `line 7 of 3` again and again: its seventh line, and it is the third machine server of this world.
     pub chatter: Option<Duration>,
 }
 
@@ -115,6 +115,7 @@ pub struct Started {
 
 struct Body {
     id: ProcessId,
+    number: usize,
     version: String,
     script: RefCell<Script>,
     /// Where it answers: where it was told to, and where it says it does.
@@ -379,7 +380,7 @@ impl Table {
             // A process whose output nobody takes stands still.
             if body.held_back.borrow().is_empty() && !body.hung.get() {
                 body.said.set(body.said.get() + 1);
-                table.say(body, Stream::Out, &format!("line {} of {}", body.said.get(), body.id.pid));
+                table.say(body, Stream::Out, &format!("line {} of {}", body.said.get(), body.number));
             }
             table.chatter(body, every);
         });
@@ -410,6 +411,7 @@ impl Table {
         let addresses = said.chain([told]).collect();
         let body = Rc::new(Body {
             id: ProcessId { pid, start_ticks: ticks },
+            number: self.started.borrow().len() + 1,
             version: version.unwrap_or_default(),
             addresses,
             serving: Cell::new(false),

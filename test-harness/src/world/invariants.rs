@@ -85,7 +85,7 @@ impl Watcher {
     }
 }
 
-/// `line 7 of 1000`: what a chatty machine server of the simulation says.
+/// `line 7 of 3`: what a chatty machine server of the simulation says.
 fn numbered(message: &str) -> Option<(u64, u64)> {
     let (number, process) = message.strip_prefix("line ")?.split_once(" of ")?;
     Some((number.parse().ok()?, process.parse().ok()?))

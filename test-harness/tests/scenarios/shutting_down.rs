@@ -48,13 +48,13 @@ fn what_was_said_before_the_end_arrives_after_the_next_start() {
     assert_serves(&mut world, "1.0.0", minutes(2));
     world.board.web.set_online(false);
     world.run_for(minutes(5));
-    let process = world.board.processes.running()[0].id.pid;
+    let number = world.board.processes.starts().0;
     world.stop_agent();
     world.pass(minutes(1));
     world.board.web.set_online(true);
     world.start();
     world.run_for(minutes(10));
-    let of_it = |message: &str| message.ends_with(&format!(" of {process}"));
+    let of_it = |message: &str| message.ends_with(&format!(" of {number}"));
     let arrived = world.cloud.lines().iter().filter(|kept| of_it(&kept.entry.message)).count();
     assert!(arrived > 420, "five minutes of lines: {arrived}");
 }
