@@ -54,6 +54,25 @@ fn one_that_dies_at_once() {
 }
 
 #[test]
+fn one_that_fails_while_the_maintenance_window_is_shut() {
+    let fails = [
+        Script { ends: Some((seconds(60), Exit::Code(1))), ..Script::default() },
+        Script { ready_after: None, ..Script::default() },
+    ];
+    for (seed, script) in (5..).zip(fails) {
+        let mut world = switched_to(seed, script);
+        world.run_for(seconds(5));
+        assert_eq!(world.board.processes.running().last().map(|start| start.version.clone()).as_deref(), Some("1.1.0"));
+        // Worlds begin on a Monday.
+        let windows = json!([{"days": ["sat"], "from": "01:00", "to": "02:00", "tz": "UTC"}]);
+        world.cloud.set_section("advanced_settings", &json!({"maintenance": {"windows": windows}}));
+        assert_serves(&mut world, "1.0.0", minutes(20));
+        world.run_for(hours(24));
+        assert_serves(&mut world, "1.0.0", seconds(1));
+    }
+}
+
+#[test]
 fn one_that_lived_through_its_probation_is_kept_whatever_comes_later() {
     let mut world = switched_to(4, Script::default());
     assert_serves(&mut world, "1.1.0", minutes(2));
