@@ -3,6 +3,19 @@
 //! Composition only: options ([`args`]), the operating system ([`platform`]), who is joined to whom ([`wiring`]), the
 //! bridge to the fleet server ([`uplink`]) and the log ([`logger`]). What the agent decides is in the `actors` crate.
 
+// Input from outside must never end the process. A broken invariant may, with its reason (docs/adr/0005).
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used
+    )
+)]
+
 pub mod args;
 pub mod identity;
 pub mod lock;

@@ -1,5 +1,18 @@
 //! Parse, build, run, drain. Exit codes are in `--help` and in docs/runbook.md.
 
+// Input from outside must never end the process. A broken invariant may, with its reason (docs/adr/0005).
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used
+    )
+)]
+
 use std::{
     env,
     hash::{BuildHasher as _, RandomState},

@@ -4,6 +4,19 @@
 //! everything that arrives from outside as a document: device configuration and signed releases. Holds no policy.
 //! The messages outside `platform.fleet.v1` are a contract with existing clients: numbers and presence never change.
 
+// Input from outside must never end the process. A broken invariant may, with its reason (docs/adr/0005).
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used
+    )
+)]
+
 pub mod brand;
 #[cfg(feature = "client")]
 pub mod client;

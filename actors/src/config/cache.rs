@@ -81,6 +81,7 @@ fn encode(kept: &Kept) -> Vec<u8> {
 }
 
 /// A text behind its length.
+#[allow(clippy::expect_used, reason = "a document is at most 1 MiB, and what was accepted of it not much longer")]
 fn measured(bytes: &mut Vec<u8>, text: &str) {
     let length = u32::try_from(text.len()).expect("the limits of a configuration keep it far below 4 GiB");
     bytes.extend(length.to_le_bytes());

@@ -216,6 +216,7 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
 
 /// CRC-32 (the one of zip and Ethernet), four bits at a time: 64 bytes of table, fast enough for a spool.
 fn crc32(bytes: &[u8]) -> u32 {
+    #[allow(clippy::indexing_slicing, reason = "done when this is compiled")]
     const TABLE: [u32; 16] = {
         let mut table = [0; 16];
         let mut row = 0;

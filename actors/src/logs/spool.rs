@@ -229,6 +229,7 @@ impl Spool {
 }
 
 impl Spool {
+    #[allow(clippy::expect_used, reason = "an invariant of this file")]
     fn active(&self) -> Segment {
         *self.segments.back().expect("recover() leaves at least one segment, and the last is never removed")
     }

@@ -655,6 +655,7 @@ pub static FIELDS: &[Field] = {
 
 impl Key {
     /// The row of this name.
+    #[allow(clippy::expect_used, reason = "the table is a constant")]
     pub fn field(self) -> &'static Field {
         FIELDS.get(self as usize).expect("a test compares keys and rows one by one")
     }

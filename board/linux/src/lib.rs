@@ -3,6 +3,19 @@
 //! Owns every place where the agent speaks to a Linux kernel. Refuses policy: how long, how often and whether at all
 //! is decided by actors. Costs no thread beside the reactor's, and while nothing happens it costs no wake-up either.
 
+// Input from outside must never end the process. A broken invariant may, with its reason (docs/adr/0005).
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used
+    )
+)]
+
 pub mod clock;
 pub mod host;
 pub mod process;

@@ -3,6 +3,19 @@
 //! What takes long runs on a thread of the `blocking` pool and is given up when its future is dropped. Small file
 //! operations are synchronous, as their port wants it.
 
+// Input from outside must never end the process. A broken invariant may, with its reason (docs/adr/0005).
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::string_slice,
+        clippy::unreachable,
+        clippy::unwrap_used
+    )
+)]
+
 mod fetch;
 mod files;
 mod work;
