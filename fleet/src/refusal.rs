@@ -188,3 +188,40 @@ impl fmt::Debug for Refusal {
 }
 
 impl Error for Refusal {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_has_its_status_and_says_why_in_details() {
+        let table = [
+            (Refusal::unauthenticated("x"), Code::Unauthenticated),
+            (Refusal::denied("write_robot"), Code::PermissionDenied),
+            (Refusal::not_found("robot", "x"), Code::NotFound),
+            (Refusal::malformed_id("robot", "x"), Code::InvalidArgument),
+            (Refusal::invalid("name", "x"), Code::InvalidArgument),
+            (Refusal::exists("x"), Code::AlreadyExists),
+            (Refusal::precondition("x"), Code::FailedPrecondition),
+            (Refusal::stale("x"), Code::Aborted),
+            (DbError::Full.into(), Code::ResourceExhausted),
+            (DbError::Closed.into(), Code::Unavailable),
+            (DbError::Related.into(), Code::Internal),
+        ];
+        for (refusal, code) in table {
+            let (reason, field) = (refusal.kind.reason(), refusal.field);
+            let status = Status::from(refusal);
+            assert_eq!(status.code(), code, "{reason}");
+            assert_eq!(status.get_details_error_info().unwrap().reason, reason);
+            let named = status.get_details_bad_request().map(|bad| bad.field_violations[0].field.clone());
+            assert_eq!(named.as_deref(), field);
+        }
+    }
+
+    #[test]
+    fn a_fault_of_the_server_tells_nobody_what_it_was() {
+        let fault = Refusal::internal(std::io::Error::other("secret path /srv/x"));
+        assert!(!fault.message().contains("secret"));
+        assert!(!Refusal::not_found("robot", &"\u{7}x".repeat(500)).message().contains('\u{7}'));
+    }
+}
