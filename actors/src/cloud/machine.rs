@@ -120,6 +120,8 @@ pub type Effects = heapless::Vec<Effect, 6>;
 #[derive(Clone, Debug)]
 pub struct Machine {
     reach: Reach,
+    /// What was wrong with the credentials file when that was last told.
+    mistake: Option<CloudError>,
     /// Calls are under way: one wake-up at a time.
     busy: bool,
     /// After a failure: nothing before this.
@@ -182,6 +184,7 @@ impl Machine {
     pub fn new(seed: u64) -> Self {
         Machine {
             reach: Reach::Unknown,
+            mistake: None,
             busy: false,
             hold: None,
             retry: [SILENT_MAX, REFUSED_MAX, NO_IDENTITY_MAX].map(|max| Backoff::new(RETRY_FIRST, max, seed)),
@@ -431,8 +434,11 @@ impl Machine {
     }
 
     fn change(&mut self, reach: Reach, why: Option<CloudError>, effects: &mut Effects) {
-        if self.reach != reach {
+        // Somebody is working on the credentials file: what is wrong with it now is news, a network's mood is not.
+        let corrected = reach == Reach::NoIdentity && self.mistake != why;
+        if self.reach != reach || corrected {
             self.reach = reach;
+            self.mistake = why.clone().filter(|_| reach == Reach::NoIdentity);
             tell(effects, Effect::Tell(reach, why));
         }
     }

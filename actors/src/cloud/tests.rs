@@ -221,6 +221,26 @@ fn an_ordinary_day() {
 }
 
 #[test]
+fn another_mistake_in_the_credentials_file_is_told() {
+    let wrong = |reason: &str| failed(CloudError::NoIdentity { reason: reason.into() });
+    let silent = |reason: &str| failed(CloudError::Unreachable { reason: reason.into() });
+    let table = [
+        ("the first", wrong("no such file"), true),
+        ("the same", wrong("no such file"), false),
+        ("another", wrong("is not JSON"), true),
+        ("put right, and the network is bad", silent("nothing listens there"), true),
+        ("bad in another way", silent("no answer"), false),
+        ("and wrong again", wrong("is not JSON"), true),
+    ];
+    let mut machine = Machine::new(7);
+    machine.step(Mono::BOOT, Event::Started(RestartsWanted(0)));
+    for (case, event, expected) in table {
+        let told = machine.step(Mono::BOOT, event).iter().any(|effect| matches!(effect, Effect::Tell(..)));
+        assert_eq!(told, expected, "{case}");
+    }
+}
+
+#[test]
 fn failures_are_waited_out_and_told_once() {
     type Fails = fn() -> CloudError;
     let table: [(Fails, Reach, u64); 3] = [

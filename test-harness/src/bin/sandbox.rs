@@ -18,8 +18,8 @@ use api::{
         fleet::v1::{GetPartStatusRequest, admin_service, server_status::Phase},
     },
 };
-use serde_json::{Value, json};
 use async_signal::Signal;
+use serde_json::{Value, json};
 use smol::{future::FutureExt as _, stream::StreamExt as _};
 use test_harness::real::{
     Trouble,
@@ -125,7 +125,10 @@ fn run(options: &Options) -> Result<(), Trouble> {
     if known.is_none() {
         publish_releases(&folder, &data)?;
     }
-    let fleet = Fleet::start(&data, &options.listen, options.database.as_deref(), &folder.join("fleet.log"))?;
+    // Whoever shortens minutes does not want to wait for the next question of the device either.
+    let hurry: &[&str] = if options.minute.is_some() { &["--check-seconds", "1"] } else { &[] };
+    let database = options.database.as_deref();
+    let fleet = Fleet::start_with(&data, &options.listen, database, &folder.join("fleet.log"), hurry)?;
     let client = client(&fleet.url, &owner)?;
     if known.is_none() {
         let made = Known { device: furnish(&client, &owner)?, owner };

@@ -106,7 +106,8 @@ fn the_five_things_to_try_do_what_they_say() {
     let line = sandbox.line("machine status");
     let (kill, status) = line.split_once(';').expect("two commands");
     sandbox.run(kill);
-    let third = sandbox.until("a crash", |server| pid(server) != pid(&second) && server["crashes"].to_string().contains('1'));
+    let third =
+        sandbox.until("a crash", |server| pid(server) != pid(&second) && server["crashes"].to_string().contains('1'));
     assert!(third["last_exit"].as_str().is_some_and(|exit| exit.contains("SIGKILL")), "{third}");
     let screen = sandbox.run(status);
     for word in ["1.1.0", "SIGKILL", "sandbox-machine"] {

@@ -17,6 +17,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod bad_input;
 mod command_line;
 mod environment;
 mod logs;

@@ -3,7 +3,7 @@
 use std::{
     fs,
     os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
-    path::{Path, PathBuf},
+    path::Path,
     process::Command,
 };
 
@@ -18,13 +18,10 @@ use test_harness::real::{
     programs,
 };
 
-use crate::world::{Signal, eventually};
+use crate::world::{NOBODY, Signal, eventually, for_everybody, is_root};
 
 /// The programs that a sandbox consists of.
 const PROGRAMS: [&str; 4] = ["sandbox", "platform-fleet", "platform-agent", "stand-in-server"];
-/// "nobody" everywhere.
-const NOBODY: u32 = 65_534;
-
 /// Starts a sandbox; gives the first line that it prints.
 fn sandbox(program: &Path, folder: &Path, arguments: &[&str], user: Option<u32>) -> (Running, String) {
     let mut command = Command::new(program);
@@ -76,8 +73,7 @@ fn scripts_get_one_line_and_a_second_start_keeps_everything() {
     let mut before: Value = serde_json::from_str(&line).unwrap();
     let mut names: Vec<_> = before.as_object().unwrap().keys().map(String::as_str).collect();
     names.sort_unstable();
-    let documented =
-        ["key", "key_id", "location_id", "machine_id", "organization_id", "part_id", "part_secret", "url"];
+    let documented = ["key", "key_id", "location_id", "machine_id", "organization_id", "part_id", "part_secret", "url"];
     assert_eq!(names, documented);
     let memory = folder.join("sandbox.json");
     assert_eq!(fs::metadata(&memory).unwrap().permissions().mode() & 0o777, 0o600, "it holds the key");
@@ -98,12 +94,11 @@ fn an_ordinary_user_sees_a_live_machine_twice() {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("sandbox");
     // Whoever is root becomes nobody, and nobody may not even look into the folder of the build.
-    let user = rustix::process::getuid().is_root().then_some(NOBODY);
-    let mut program = programs::find("sandbox").unwrap();
-    if user.is_some() {
-        program = copied(place.path());
-        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    }
+    let user = is_root().then_some(NOBODY);
+    let program = match user {
+        Some(_) => for_everybody(place.path(), &PROGRAMS).join("sandbox"),
+        None => programs::find("sandbox").unwrap(),
+    };
     for start in ["first", "second"] {
         let (sandbox, line) = sandbox(&program, &folder, &["--json", "--minute", "1"], user);
         let json: Value = serde_json::from_str(&line).unwrap();
@@ -115,20 +110,6 @@ fn an_ordinary_user_sees_a_live_machine_twice() {
         assert_eq!((server.phase(), server.version.as_str()), (server_status::Phase::Running, "1.1.0"), "{start}");
         interrupted(sandbox, &folder);
     }
-}
-
-/// The programs where everybody may run them.
-fn copied(place: &Path) -> PathBuf {
-    let bin = place.join("bin");
-    fs::create_dir(&bin).unwrap();
-    for program in PROGRAMS {
-        let (from, to) = (programs::find(program).unwrap(), bin.join(program));
-        // The same disk, most likely; the programs of a debug build are large.
-        if fs::hard_link(&from, &to).is_err() {
-            fs::copy(&from, &to).unwrap();
-        }
-    }
-    bin.join("sandbox")
 }
 
 #[test]

@@ -8,6 +8,7 @@
 use std::{
     fs,
     net::TcpListener,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU16, Ordering},
 };
@@ -35,6 +36,7 @@ use test_harness::real::{
     device::Device,
     fleet::{Fleet, Owner, call, client, init, try_call},
     process::Running,
+    programs::find,
     releases::Factory,
     stand_in,
 };
@@ -68,21 +70,29 @@ pub struct World {
     /// Where the machine server is asked until it names a better place.
     pub status_url: String,
     numbers: u64,
+    folder: PathBuf,
     // Last, so that it outlives the processes.
-    folder: TempDir,
+    own: Option<TempDir>,
 }
 
 impl World {
     /// A fleet server with these releases, the last of them in channel `stable`, and a device that has not started.
     pub fn new(releases: &[Release<'_>]) -> World {
-        let folder = tempfile::tempdir().expect("a folder for a test");
-        let data = folder.path().join("fleet");
+        let own = tempfile::tempdir().expect("a folder for a test");
+        let mut world = World::at(own.path(), releases);
+        world.own = Some(own);
+        world
+    }
+
+    /// The same in a folder that somebody else cleans up.
+    pub fn at(folder: &Path, releases: &[Release<'_>]) -> World {
+        let data = folder.join("fleet");
         let owner = init(&data, None).expect("an organization");
-        let factory = Factory::open(&folder.path().join("factory"), &data).expect("keys");
-        let fleet = start_fleet(folder.path(), "127.0.0.1:0");
+        let factory = Factory::open(&folder.join("factory"), &data).expect("keys");
+        let fleet = start_fleet(folder, "127.0.0.1:0");
         let client = client(&fleet.url, &owner).expect("a client");
         let device = Device::create(&client, &owner.organization_id, "Here", "machine").expect("a machine");
-        let options = AgentOptions { minute: Some(MINUTE), ..AgentOptions::new(&folder.path().join("device")) };
+        let options = AgentOptions { minute: Some(MINUTE), ..AgentOptions::new(&folder.join("device")) };
         fs::create_dir_all(&options.folder).expect("a folder for the device");
         let status_url = format!("http://127.0.0.1:{}", free_port());
         let url = fleet.url.clone();
@@ -97,7 +107,8 @@ impl World {
             url,
             status_url,
             numbers: 0,
-            folder,
+            folder: folder.to_owned(),
+            own: None,
         };
         world.write_credentials(&world.url.clone());
         world.write_defaults(&json!({}));
@@ -120,7 +131,7 @@ impl World {
 
     /// A path in the test's folder.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.folder.join(name)
     }
 
     // ── What a manufacturer does ──────────────────────────────────────────────────────────────────────────────────
@@ -256,7 +267,7 @@ impl World {
     /// Starts it again where it was.
     pub fn start_fleet(&mut self) {
         let address = self.url.trim_start_matches("http://").to_owned();
-        self.fleet = Some(start_fleet(self.folder.path(), &address));
+        self.fleet = Some(start_fleet(&self.folder, &address));
     }
 
     // ── What happens to the device ────────────────────────────────────────────────────────────────────────────────
@@ -404,6 +415,29 @@ where
     Response: prost::Message + Default,
 {
     try_call(client, method, request)
+}
+
+/// "nobody" everywhere.
+pub const NOBODY: u32 = 65_534;
+
+/// Copies of these programs in a folder where everybody may run them: that of a build may be closed to others.
+pub fn for_everybody(place: &Path, programs: &[&str]) -> PathBuf {
+    let bin = place.join("bin");
+    fs::create_dir(&bin).expect("a folder for programs");
+    for program in programs {
+        let (from, to) = (find(program).expect("it is built"), bin.join(program));
+        // The same disk, most likely; the programs of a debug build are large.
+        if fs::hard_link(&from, &to).is_err() {
+            fs::copy(&from, &to).expect("a copy");
+        }
+    }
+    fs::set_permissions(place, fs::Permissions::from_mode(0o777)).expect("everybody's");
+    bin
+}
+
+/// Whether this is root, who can become anybody and may mount.
+pub fn is_root() -> bool {
+    rustix::process::getuid().is_root()
 }
 
 fn pid(number: u32) -> Pid {
