@@ -98,7 +98,8 @@ pub trait Processes {
     fn unrecorded(&self, variable: &str) -> Vec<Unrecorded>;
 
     /// Ends what is left of the group of a leader that is gone: SIGTERM, then SIGKILL after `grace`. Members are only
-    /// taken for ours when they started after the leader did and before its end was seen. Returns how many there were.
+    /// taken for ours when they started after the leader did and before its end was seen. They may have been sent SIGTERM
+    /// when the end of a child was seen, and are not sent it again then. Returns how many were still there.
     async fn end_orphans(&self, leader: ProcessId, grace: Duration) -> usize;
 
     /// The next piece of output of the running or last process, at most 8 KiB, whole as it was written where the

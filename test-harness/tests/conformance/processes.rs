@@ -27,7 +27,7 @@ const PROGRAMS: [(&str, &str); 4] = [
     ("stays", "echo ready; exec sleep 1000"),
     ("fails", "exit 3"),
     ("ignores", "trap '' TERM; echo ready; while :; do sleep 1000; done"),
-    ("leaves", "sleep 1000 & exit 0"),
+    ("leaves", "trap '' TERM; sleep 1000 & exit 0"),
 ];
 
 fn script(name: &str) -> Script {
@@ -37,7 +37,7 @@ fn script(name: &str) -> Script {
         "stays" => Script { says: ready(), stop_takes: Duration::from_millis(1), ..quiet },
         "fails" => Script { ends: Some((Duration::ZERO, Exit::Code(3))), ..quiet },
         "ignores" => Script { says: ready(), ignores_sigterm: true, ..quiet },
-        _ => Script { ends: Some((Duration::ZERO, Exit::Code(0))), children: 1, ..quiet },
+        _ => Script { ends: Some((Duration::ZERO, Exit::Code(0))), children: 1, ignores_sigterm: true, ..quiet },
     }
 }
 
@@ -177,8 +177,8 @@ fn what_a_leader_leaves_behind_is_ended() {
             let process = side.start("leaves");
             let id = process.id();
             assert_eq!(process.exited().await, Exit::Code(0), "{}", side.name);
-            assert_eq!(side.processes.end_orphans(id, Duration::from_secs(10)).await, 1, "{}", side.name);
-            assert_eq!(side.processes.end_orphans(id, Duration::from_secs(10)).await, 0, "{}", side.name);
+            assert_eq!(side.processes.end_orphans(id, Duration::from_millis(50)).await, 1, "{}", side.name);
+            assert_eq!(side.processes.end_orphans(id, Duration::from_millis(50)).await, 0, "{}", side.name);
         })
     });
 }

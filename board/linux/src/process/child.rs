@@ -1,6 +1,6 @@
 //! One process, watched through a pidfd.
 
-use std::{cell::Cell, io, os::fd::OwnedFd};
+use std::{cell::Cell, io, os::fd::OwnedFd, rc::Rc};
 
 use async_trait::async_trait;
 use board::process::{Exit, Process, ProcessId};
@@ -17,29 +17,36 @@ pub(super) struct Child {
     /// Readable once the process has ended.
     handle: Async<OwnedFd>,
     end: Cell<Option<Exit>>,
+    /// The last leader whose group was asked to end.
+    dismissed: Dismissed,
 }
+
+/// Whose group has been asked to end when its leader was found dead; to be asked twice means "at once" to some.
+pub(super) type Dismissed = Rc<Cell<Option<ProcessId>>>;
 
 impl Child {
     /// Watches a child that was just started and not waited for by anybody else.
-    pub(super) fn started(pid: u32) -> io::Result<Child> {
+    pub(super) fn started(pid: u32, dismissed: &Dismissed) -> io::Result<Child> {
         let handle = open(pid)?;
         let stat = stat::of(pid).ok_or(io::ErrorKind::NotFound)?;
         Ok(Child {
             id: ProcessId { pid, start_ticks: stat.start_ticks },
             handle: Async::new_nonblocking(handle)?,
             end: Cell::new(None),
+            dismissed: Rc::clone(dismissed),
         })
     }
 
     /// Watches a process that some agent started; `None` when it is gone, or its number means another process now.
-    pub(super) fn found(id: ProcessId) -> Option<Child> {
+    pub(super) fn found(id: ProcessId, dismissed: &Dismissed) -> Option<Child> {
         // The handle first: whoever has the number after this, the handle is for who had it when it was opened.
         let handle = open(id.pid).ok()?;
         let stat = stat::of(id.pid)?;
         if stat.start_ticks != id.start_ticks {
             return None;
         }
-        Some(Child { id, handle: Async::new_nonblocking(handle).ok()?, end: Cell::new(None) })
+        let handle = Async::new_nonblocking(handle).ok()?;
+        Some(Child { id, handle, end: Cell::new(None), dismissed: Rc::clone(dismissed) })
     }
 
     /// How it ended; `None` while it runs.
@@ -48,8 +55,11 @@ impl Child {
             return Some(end);
         }
         use std::os::fd::AsFd as _;
-        let asked = waitid(WaitId::PidFd(self.handle.get_ref().as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
-        let end = match asked {
+        let ask = |how| waitid(WaitId::PidFd(self.handle.get_ref().as_fd()), WaitIdOptions::EXITED | how);
+        if let Ok(Some(_)) = ask(WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT) {
+            self.dismiss_group();
+        }
+        let end = match ask(WaitIdOptions::NOHANG) {
             Ok(None) => return None,
             Ok(Some(status)) => match (status.exit_status(), status.terminating_signal()) {
                 (Some(code), _) => Exit::Code(code),
@@ -62,6 +72,15 @@ impl Child {
         };
         self.end.set(Some(end));
         Some(end)
+    }
+
+    /// Asks what is left of its group to end, before anything is started in its place that may want the same ports. In
+    /// time because it costs one system call, and certain because the number is nobody else's until it is waited for.
+    fn dismiss_group(&self) {
+        if let Some(group) = i32::try_from(self.id.pid).ok().and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, Signal::TERM);
+        }
+        self.dismissed.set(Some(self.id));
     }
 
     /// Only asked about a process that is no child of ours.

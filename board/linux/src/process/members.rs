@@ -28,31 +28,42 @@ fn of(leader: ProcessId) -> Vec<OwnedFd> {
         .collect()
 }
 
+/// What SIGKILL may take; longer only for who waits inside the kernel, and that is not waited for.
+const KILL_LIMIT: Duration = Duration::from_secs(1);
+
 /// Ends them at once.
-pub(super) fn kill(leader: ProcessId) {
-    for member in of(leader) {
-        let _ = pidfd_send_signal(&member, Signal::KILL);
-    }
+pub(super) fn kill(leader: ProcessId) -> Vec<OwnedFd> {
+    let members = of(leader);
+    send(&members, Signal::KILL);
+    members
 }
 
-/// Asks them to end, and ends whoever is there after `grace`. Returns how many there were.
-pub(super) async fn end(leader: ProcessId, grace: Duration, clock: &dyn Clock) -> usize {
+/// Asks them to end unless they have been asked, and ends whoever is there after `grace`. Returns how many there were.
+pub(super) async fn end(leader: ProcessId, asked: bool, grace: Duration, clock: &dyn Clock) -> usize {
     let members = of(leader);
     let count = members.len();
     if count == 0 {
         return 0;
     }
-    for member in &members {
-        let _ = pidfd_send_signal(member, Signal::TERM);
+    if !asked {
+        send(&members, Signal::TERM);
     }
-    let all_gone = async {
-        for member in members {
-            if let Ok(member) = Async::new_nonblocking(member) {
-                let _ = member.readable().await;
-            }
-        }
-    };
-    all_gone.or(clock.sleep_until(clock.now() + grace)).await;
-    kill(leader);
+    gone(members).or(clock.sleep_until(clock.now() + grace)).await;
+    gone(kill(leader)).or(clock.sleep_until(clock.now() + KILL_LIMIT)).await;
     count
+}
+
+fn send(members: &[OwnedFd], signal: Signal) {
+    for member in members {
+        // Fails only when it has ended already, which is what was asked for.
+        let _ = pidfd_send_signal(member, signal);
+    }
+}
+
+async fn gone(members: Vec<OwnedFd>) {
+    for member in members {
+        if let Ok(member) = Async::new_nonblocking(member) {
+            let _ = member.readable().await;
+        }
+    }
 }

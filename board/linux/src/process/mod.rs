@@ -24,19 +24,20 @@ use board::{
     process::{Launch, Process, ProcessId, Processes, SpawnError, Stream, Unrecorded},
 };
 
-use child::Child;
+use child::{Child, Dismissed};
 use pipes::Pipes;
 
 /// The processes of this machine, as far as they concern the agent.
 pub struct LinuxProcesses {
     pipes: Pipes,
+    dismissed: Dismissed,
     clock: Rc<dyn Clock>,
 }
 
 impl LinuxProcesses {
     /// Opens the output pipes in `run_folder`, making both if need be.
     pub fn new(run_folder: &Path, clock: Rc<dyn Clock>) -> io::Result<Self> {
-        Ok(LinuxProcesses { pipes: Pipes::open(run_folder)?, clock })
+        Ok(LinuxProcesses { pipes: Pipes::open(run_folder)?, dismissed: Dismissed::default(), clock })
     }
 }
 
@@ -61,7 +62,7 @@ impl Processes for LinuxProcesses {
             |source| SpawnError::NotRunnable { program: launch.program.clone(), reason: explained(source, launch) };
         let child = command.spawn().map_err(not_runnable)?;
         // Not reaped before `Child` reaps it, so the number cannot have been given to anybody else.
-        match Child::started(child.id()) {
+        match Child::started(child.id(), &self.dismissed) {
             Ok(process) => Ok(Rc::new(process)),
             Err(source) => {
                 // Running but not watchable is worse than not running.
@@ -74,7 +75,7 @@ impl Processes for LinuxProcesses {
     }
 
     fn adopt(&self, id: ProcessId) -> Option<Rc<dyn Process>> {
-        Some(Rc::new(Child::found(id)?))
+        Some(Rc::new(Child::found(id, &self.dismissed)?))
     }
 
     fn unrecorded(&self, variable: &str) -> Vec<Unrecorded> {
@@ -82,7 +83,8 @@ impl Processes for LinuxProcesses {
     }
 
     async fn end_orphans(&self, leader: ProcessId, grace: Duration) -> usize {
-        members::end(leader, grace, &*self.clock).await
+        let asked = self.dismissed.get() == Some(leader);
+        members::end(leader, asked, grace, &*self.clock).await
     }
 
     async fn output(&self) -> (Stream, Vec<u8>) {
