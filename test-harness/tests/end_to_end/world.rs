@@ -14,7 +14,7 @@ use std::{
 };
 
 use api::{
-    client::{Client, Code},
+    client::Client,
     pb::platform::{
         app::v1::{
             GetRobotPartLogsRequest, GetRobotPartLogsResponse, LogOrder, MarkPartForRestartRequest, app_service,
@@ -30,16 +30,16 @@ pub use rustix::process::Signal;
 use rustix::process::{Pid, kill_process, test_kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-pub use test_harness::real::{Trouble, eventually, http, mirror::Mirror};
 use test_harness::real::{
     agent::AgentOptions,
     device::Device,
-    fleet::{Fleet, Owner, call, client, init, try_call},
+    fleet::{Fleet, call, client, init, try_call},
     process::Running,
     programs::find,
     releases::Factory,
     stand_in,
 };
+pub use test_harness::real::{eventually, http, mirror::Mirror};
 
 /// Where the machine server is.
 pub type ServerPhase = server_status::Phase;
@@ -59,7 +59,6 @@ pub type Release<'a> = (&'a str, &'a [(&'a str, &'a str)]);
 /// Everything of one test.
 pub struct World {
     pub fleet: Option<Fleet>,
-    pub owner: Owner,
     pub client: Client,
     pub device: Device,
     pub factory: Factory,
@@ -98,7 +97,6 @@ impl World {
         let url = fleet.url.clone();
         let mut world = World {
             fleet: Some(fleet),
-            owner,
             client,
             device,
             factory,
@@ -397,11 +395,6 @@ pub fn server(status: &DeviceStatus) -> ServerStatus {
 pub fn update(status: &DeviceStatus) -> UpdateStatus {
     let of_server = |update: &&UpdateStatus| update.product() == Product::MachineServer;
     status.updates.iter().find(of_server).cloned().unwrap_or_default()
-}
-
-/// An operation that must fail, and how it did.
-pub fn code_of<T>(result: Result<T, api::client::CallError>) -> Code {
-    result.err().map_or(Code::Ok, |error| error.code())
 }
 
 /// One call, with its error.

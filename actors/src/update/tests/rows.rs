@@ -624,6 +624,28 @@ fn checks_come_hourly_on_hints_and_after_failures() {
 }
 
 #[test]
+fn a_question_without_an_answer_is_asked_less_and_less_and_anew_when_the_network_returns() {
+    let start = record(State::Idle(Outcome::None), slots(Some(Slot::A), Some("1.0.0"), None));
+    let mut machine = resumed(policy(), start, at(0));
+    walk(&mut machine, [(0, wants(wish("stable")), ""), (5, REACHED, "check stable")]);
+    let (mut now, mut pauses) = (at(6), Vec::new());
+    for _ in 0..20 {
+        assert_eq!(machine.step(now, Event::Checked(Err("no root document".into())))[..], []);
+        let due = machine.deadline().expect("it asks again");
+        pauses.push(due.since(now));
+        now = due;
+        assert!(matches!(machine.step(now, TIME)[..], [Effect::Check(_)]));
+    }
+    assert!(pauses.iter().all(|pause| *pause <= MINUTE * 60), "{pauses:?}");
+    assert!(pauses.iter().skip(10).all(|pause| *pause >= MINUTE * 30), "a few questions a day: {pauses:?}");
+    machine.step(now, Event::Checked(Err("no root document".into())));
+    machine.step(now, Event::Reach(Reach::Unreachable));
+    machine.step(now, REACHED);
+    let soon = Some(now + Duration::from_secs(10));
+    assert_eq!(machine.deadline(), soon, "and not in a loop, however often it comes and goes");
+}
+
+#[test]
 fn bytes_that_are_here_already_get_the_name_they_are_wanted_by() {
     let unknown = Installed { version: "unknown".into(), ..installed("1.0.0") };
     let start = record(State::Idle(Outcome::None), Slots { active: Some(Slot::A), a: Some(unknown), b: None });
