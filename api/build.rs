@@ -1,6 +1,10 @@
-//! Compiles the wire contract without any system tool, and bakes in the vendor's name.
+//! Compiles the wire contract without any system tool, and bakes in the vendor's name and the time.
 
-use std::{env, fs, path::PathBuf};
+use std::{
+    env, fs,
+    path::PathBuf,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 /// Every file of the contract; imports are found from these.
 const FILES: [&str; 10] = [
@@ -19,6 +23,7 @@ const FILES: [&str; 10] = [
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");
     println!("cargo:rerun-if-env-changed=PLATFORM_BRAND");
+    println!("cargo:rerun-if-env-changed=SOURCE_DATE_EPOCH");
     let out = PathBuf::from(env::var("OUT_DIR")?);
 
     // Absolute: with a relative one, `proto/rpc/…` would be taken for a path inside this folder.
@@ -34,6 +39,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .compile_fds(descriptors)?;
 
     fs::write(out.join("brand.rs"), brand(&env::var("PLATFORM_BRAND").unwrap_or_else(|_| "platform".into()))?)?;
+    let built = match env::var("SOURCE_DATE_EPOCH") {
+        Ok(seconds) => seconds.parse()?,
+        Err(_) => SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs(),
+    };
+    fs::write(out.join("built.rs"), format!("{built}"))?;
     Ok(())
 }
 

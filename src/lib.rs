@@ -21,5 +21,6 @@ pub mod identity;
 pub mod lock;
 pub mod logger;
 pub mod platform;
+pub mod trusted_time;
 pub mod uplink;
 pub mod wiring;

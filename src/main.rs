@@ -16,10 +16,11 @@
 use std::{
     env,
     hash::{BuildHasher as _, RandomState},
+    io::{self, Write as _},
     process::ExitCode,
     rc::Rc,
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use actors::{
@@ -30,11 +31,11 @@ use api::{
     brand,
     client::{Credentials, ProxyChoice, Tls, Trust},
 };
-use board_portable::PortableFetch;
+use board_portable::{PortableFetch, PortableFiles};
 use platform_agent::{
     args::{self, Options, Request},
     lock::{self, LockError},
-    logger, platform,
+    logger, platform, trusted_time,
     uplink::{Settings, Uplink},
     wiring::{self, Identity, Parts},
 };
@@ -49,19 +50,14 @@ const HELD: u8 = 75;
 /// Needs root, or `--dev-mode` (EX_NOPERM of sysexits).
 const NEEDS_ROOT: u8 = 77;
 
-/// Seconds since 1970 at which this program was built or later, so that a certificate is never judged in 1970.
-const BUILT_AFTER: u64 = 1_795_132_800;
-
 fn main() -> ExitCode {
     let options = match args::parse(env::args_os().skip(1), |name| env::var_os(name), platform::ordinary_user()) {
         Ok(Request::Run(options)) => options.absolute(),
         Ok(Request::Help) => {
-            print!("{}", args::help());
-            return ExitCode::SUCCESS;
+            return said(&args::help());
         }
         Ok(Request::Version) => {
-            println!("{} {}", brand::AGENT, env!("CARGO_PKG_VERSION"));
-            return ExitCode::SUCCESS;
+            return said(&format!("{} {}\n", brand::AGENT, env!("CARGO_PKG_VERSION")));
         }
         Err(error) => {
             eprintln!("{}: {error}", brand::AGENT);
@@ -91,6 +87,14 @@ fn main() -> ExitCode {
     smol::future::block_on(executor.run(run(options, writer, reader, &executor)))
 }
 
+/// To standard output, where somebody may have stopped reading.
+fn said(text: &str) -> ExitCode {
+    match io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::from(FAILED),
+    }
+}
+
 async fn run(
     options: Options,
     log_writer: lossy::Writer,
@@ -98,7 +102,7 @@ async fn run(
     executor: &Rc<LocalExecutor<'static>>,
 ) -> ExitCode {
     let program = format!("{}/{}", brand::AGENT, env!("CARGO_PKG_VERSION"));
-    let tls = Tls::new(Trust::System, Some(Arc::new(trusted_now)));
+    let tls = Tls::new(Trust::System, Some(Arc::new(trusted_time::clock(&PortableFiles, &options.root))));
     let fetch = PortableFetch::new(program.clone(), tls.clone());
     let board = match platform::connect(executor, &options.root.join("run"), fetch) {
         Ok(board) => board,
@@ -183,11 +187,6 @@ async fn run(
     let took: Duration = clock.now().since(begin);
     log::info!("stopped after {} ms", took.as_millis());
     ExitCode::SUCCESS
-}
-
-/// The time for judging certificates: a clock that stands in 1970 is not believed.
-fn trusted_now() -> SystemTime {
-    SystemTime::now().max(SystemTime::UNIX_EPOCH + Duration::from_secs(BUILT_AFTER))
 }
 
 /// Chance from the standard library's only source of it: each fresh hasher has its own random key.

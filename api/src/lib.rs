@@ -28,5 +28,9 @@ pub mod pb;
 pub mod releases;
 pub mod secret;
 
+/// Seconds since 1970 when this was built, or not long before: no clock that is right shows less. Builds that are to be
+/// repeatable set `SOURCE_DATE_EPOCH`.
+pub const BUILT_AT: u64 = include!(concat!(env!("OUT_DIR"), "/built.rs"));
+
 pub use digest::digest;
 pub use secret::Secret;

@@ -3,14 +3,18 @@
 //! One check walks: root and its successors, channel, release. Everything accepted is stored before it is used. What
 //! happens with the answer is the machine's business.
 
-use std::{path::PathBuf, rc::Rc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    rc::Rc,
+    time::Duration,
+};
 
 use api::{
     device_config::VersionSetting,
     releases::{self, DOCUMENT_BYTES_MAX, Root},
 };
 use board::{
-    Clock,
+    Clock, Wall,
     fetch::{Fetch, FetchError},
     files::{Access, FileError, Files},
 };
@@ -126,6 +130,17 @@ pub enum CheckError {
     /// A pin has no documents.
     #[error("a pinned address needs no release documents")]
     Pin,
+}
+
+/// The latest moment, to the day, that a synchronised clock has shown on this device; `None` when there was none yet.
+#[must_use]
+pub fn last_certain_time(files: &dyn Files, folder: &Path) -> Option<Wall> {
+    let seen = Seen::decode(&files.read(&numbers_path(folder), NUMBERS_BYTES_MAX).ok()??).ok()?;
+    (seen.time > 0).then(|| Wall::from_millis(seen.time.saturating_mul(1000)))
+}
+
+fn numbers_path(folder: &Path) -> PathBuf {
+    folder.join("numbers")
 }
 
 /// Finds out what a setting means today.
@@ -300,6 +315,6 @@ impl Ask {
     }
 
     fn numbers_path(&self) -> PathBuf {
-        self.folder.join("numbers")
+        numbers_path(&self.folder)
     }
 }
