@@ -2,6 +2,7 @@
 
 use api::{
     brand,
+    device_config::without_secrets,
     pb::platform::fleet::v1::{Product, UpdateStatus, update_status::Phase},
 };
 
@@ -9,7 +10,6 @@ use super::{
     machine::{Machine, Said},
     record::{Bad, Outcome, State},
     slots::{Installed, Layout},
-    target::without_secrets,
 };
 
 /// The product's name on the wire.

@@ -1,9 +1,9 @@
 //! What is to be brought here: exact bytes of a release, or whatever lies at a pinned address.
 
-use std::path::PathBuf;
+use std::{fmt, path::PathBuf};
 
 use api::{
-    device_config::VersionSetting,
+    device_config::{VersionSetting, without_secrets},
     digest::sha256,
     releases::{Artifact, Format, Release},
 };
@@ -22,13 +22,22 @@ pub struct Target {
     pub promise: Option<Promise>,
 }
 
-/// Where bytes are.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Where bytes are. Its `Debug` shows no secret that an address may hold.
+#[derive(Clone, PartialEq, Eq)]
 pub enum Source {
     /// At an `http` or `https` address.
     Web(String),
     /// In a file of this machine.
     File(PathBuf),
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Web(url) => f.write_str(&without_secrets(url)),
+            Source::File(path) => path.fmt(f),
+        }
+    }
 }
 
 /// What a signed release says about its bytes.
@@ -124,41 +133,5 @@ impl Target {
     #[must_use]
     pub fn bytes_max(&self) -> u64 {
         self.promise.map_or(PIN_BYTES_MAX, |promise| promise.length)
-    }
-}
-
-/// A pin as it may be shown: a user name, a password or a query in it may be secret.
-#[must_use]
-pub fn without_secrets(pin: &str) -> String {
-    let Some((scheme, rest)) = pin.split_once("://").filter(|(scheme, _)| !scheme.eq_ignore_ascii_case("file")) else {
-        return pin.to_owned();
-    };
-    let (place, query) = match rest.split_once(['?', '#']) {
-        Some((place, _)) => (place, "?…"),
-        None => (rest, ""),
-    };
-    let (host, path) = place.split_once('/').map_or((place, String::new()), |(host, path)| (host, format!("/{path}")));
-    let host = host.rsplit_once('@').map_or_else(|| host.to_owned(), |(_, host)| format!("…@{host}"));
-    format!("{scheme}://{host}{path}{query}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pins_as_they_may_be_shown() {
-        for (pin, shown) in [
-            ("stable", "stable"),
-            ("1.0.0", "1.0.0"),
-            ("http://10.0.0.1:8000/a/server", "http://10.0.0.1:8000/a/server"),
-            ("https://me:hunter2@host/a@b", "https://…@host/a@b"),
-            ("https://me@host", "https://…@host"),
-            ("https://host/a?token=hunter2", "https://host/a?…"),
-            ("https://host?token=hunter2#x", "https://host?…"),
-            ("file:///opt/what?@server", "file:///opt/what?@server"),
-        ] {
-            assert_eq!(without_secrets(pin), shown);
-        }
     }
 }

@@ -219,13 +219,19 @@ fn missing<'a>(node: Node<'a>, allowed: &str) -> Fault<'a> {
     Fault { found: "nothing".into(), ..fault(node, allowed) }
 }
 
+/// A URL may carry a password before its '@' and a token behind its '?'.
+fn may_hold_secret(text: &str) -> bool {
+    text.contains('@') || (text.contains("://") && text.contains(['?', '#']))
+}
+
 /// What a person would say is there. Of a text that may be secret only its length is said.
 pub(super) fn found(node: Node<'_>, may_be_shown: bool) -> String {
     if let Some(text) = node.as_text() {
         return match text.len() {
             0 => "empty text".into(),
-            // A URL may carry a password before its '@'.
-            bytes if !may_be_shown || bytes > URL_BYTES_MAX || text.contains('@') => format!("text of {bytes} bytes"),
+            bytes if !may_be_shown || bytes > URL_BYTES_MAX || may_hold_secret(&text) => {
+                format!("text of {bytes} bytes")
+            }
             _ => format!("\"{text}\""),
         };
     }

@@ -44,7 +44,7 @@ pub use settings::{
     Advanced, JournalLimit, Minutes, NetworkSettings, OsUpgrade, ServerLimits, Settings, SystemSettings, Trust,
     VersionControl,
 };
-pub use versions::{Channel, VersionSetting};
+pub use versions::{Channel, VersionSetting, without_secrets};
 
 use crate::{
     json::{self, Limits},

@@ -354,6 +354,11 @@ fn each_bad_value_is_named_with_what_is_allowed() {
             r#"agent: found text of 29 bytes, allowed is "stable", "dev", a semantic version, or an http, https or file URL"#,
         ),
         (
+            "version_control",
+            r#""agent": "ftp://h/x?token=planted-secret""#,
+            r#"agent: found text of 30 bytes, allowed is "stable", "dev", a semantic version, or an http, https or file URL"#,
+        ),
+        (
             "network_configuration",
             r#""hotspot_password": "1234567""#,
             "hotspot_password: found text of 7 bytes, allowed is 8 to 63 printable ASCII characters",

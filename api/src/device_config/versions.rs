@@ -8,8 +8,8 @@ use std::fmt;
 /// Longest URL.
 pub(super) const URL_BYTES_MAX: usize = 2048;
 
-/// What of a program is wanted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What of a program is wanted. Its `Debug` shows no secret; [`fmt::Display`] is the setting as it was written.
+#[derive(Clone, PartialEq, Eq)]
 pub enum VersionSetting {
     /// Whatever a signed channel document names.
     Channel(Channel),
@@ -57,6 +57,26 @@ impl VersionSetting {
             VersionSetting::Channel(_) | VersionSetting::Exact(_) => None,
         }
     }
+}
+
+impl fmt::Debug for VersionSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&without_secrets(&self.to_string()))
+    }
+}
+
+/// A version setting as it may be shown: in a URL a user name, a password or a query may be secret.
+#[must_use]
+pub fn without_secrets(setting: &str) -> String {
+    let web = setting.split_once("://").filter(|(scheme, _)| !scheme.eq_ignore_ascii_case("file"));
+    let Some((scheme, rest)) = web else { return setting.to_owned() };
+    let (place, query) = match rest.split_once(['?', '#']) {
+        Some((place, _)) => (place, "?…"),
+        None => (rest, ""),
+    };
+    let (host, path) = place.split_once('/').map_or((place, String::new()), |(host, path)| (host, format!("/{path}")));
+    let host = host.rsplit_once('@').map_or_else(|| host.to_owned(), |(_, host)| format!("…@{host}"));
+    format!("{scheme}://{host}{path}{query}")
 }
 
 /// As it was written.
@@ -127,6 +147,24 @@ fn percent_decoded(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn settings_as_they_may_be_shown() {
+        for (setting, shown) in [
+            ("stable", "stable"),
+            ("1.0.0", "1.0.0"),
+            ("http://10.0.0.1:8000/a/server", "http://10.0.0.1:8000/a/server"),
+            ("https://me:hunter2@host/a@b", "https://…@host/a@b"),
+            ("https://me@host", "https://…@host"),
+            ("https://host/a?token=hunter2", "https://host/a?…"),
+            ("https://host?token=hunter2#x", "https://host?…"),
+            ("file:///opt/what?@server", "file:///opt/what?@server"),
+        ] {
+            assert_eq!(without_secrets(setting), shown);
+            let debug = format!("{:?}", VersionSetting::parse(setting).expect("a setting"));
+            assert_eq!(debug, shown);
+        }
+    }
 
     #[test]
     fn a_version_is_written_in_five_ways() {
