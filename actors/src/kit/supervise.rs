@@ -1,4 +1,4 @@
-//! Starts the actors by rank, feeds the watchdog while they move, and stops them in reverse.
+//! Starts the actors by rank, feeds the watchdog while they move, and stops them in the same order.
 //!
 //! It never awaits an actor's work. An actor that ends unasked is a bug and ends the process: whoever started the agent
 //! starts it again, and the machine server lives on. An actor whose loop has not come round although news waited for it
@@ -122,8 +122,8 @@ impl Supervisor {
         self.charges.borrow().iter().find(too_long).map(|charge| charge.name)
     }
 
-    /// Stops the actors, the last rank's first among equals last: an actor goes before those it commands, except that
-    /// log delivery goes last so that the others' last words are kept. Each is given `limit`, then dropped.
+    /// Stops the actors by rank: whoever commands goes before those it commands, and log delivery goes last, so that the
+    /// others' last words are kept. Each is given `limit`, then dropped.
     pub async fn stop(&self, limit: Duration) {
         let mut charges = self.charges.take();
         charges.sort_by_key(|charge| charge.actor);

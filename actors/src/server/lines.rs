@@ -81,17 +81,7 @@ impl Lines {
         if self.held.last() == Some(&b'\r') {
             self.held.pop();
         }
-        let text = String::from_utf8_lossy(&self.held);
-        let (head, text) = match self.continued.take() {
-            Some(head) => (head, &*text),
-            None => self.head(&text),
-        };
-        let mut rest = text;
-        while !rest.is_empty() {
-            let (part, after) = rest.split_at(floor(rest, TEXT_BYTES_MAX));
-            give(head.line(part, now));
-            rest = after;
-        }
+        self.give_held(now, give);
         self.held.clear();
     }
 
@@ -103,6 +93,12 @@ impl Lines {
             _ => self.held.len(),
         };
         let kept = self.held.split_off(whole);
+        self.continued = Some(self.give_held(now, give));
+        self.held = kept;
+    }
+
+    /// Gives away what is held, and says with which head.
+    fn give_held(&mut self, now: Wall, give: &mut impl FnMut(Line)) -> Head {
         let text = String::from_utf8_lossy(&self.held);
         let (head, text) = match self.continued.take() {
             Some(head) => (head, &*text),
@@ -114,8 +110,7 @@ impl Lines {
             give(head.line(part, now));
             rest = after;
         }
-        self.continued = Some(head);
-        self.held = kept;
+        head
     }
 
     fn head<'a>(&self, line: &'a str) -> (Head, &'a str) {

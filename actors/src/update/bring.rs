@@ -148,6 +148,8 @@ fn sorted(error: &FetchError, target: &Target) -> Trouble {
         FetchError::Unreachable { .. } | FetchError::Stalled { .. } | FetchError::Truncated { .. } => {
             Trouble::Network(reason)
         }
+        // "Later", "too often" and whatever is wrong with the server itself: the bytes that are here stay good.
+        FetchError::Refused { status: 408 | 425 | 429 | 500.., .. } => Trouble::Network(reason),
         FetchError::TooLong { .. } | FetchError::Refused { .. } | FetchError::BadUrl { .. } => Trouble::Bytes(reason),
         FetchError::NoSpace { .. } => Trouble::Local(reason),
         FetchError::File(error) => local(error),

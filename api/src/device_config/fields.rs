@@ -317,7 +317,7 @@ pub static FIELDS: &[Field] = {
             Form::Integer { min: 0, max: 1_048_576, special: None },
             Integer(64),
             Everyone,
-            "Space on disk that downloads, versions and queued logs leave free.",
+            "Space on disk that downloads and versions leave free. Queued logs have a bound of their own.",
         ),
         row(
             Probation,

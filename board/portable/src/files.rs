@@ -194,10 +194,11 @@ fn digest(path: &Path, abandon: &Abandon) -> io::Result<Digest> {
 }
 
 fn copy(from: &Path, to: &Path, limit: u64, abandon: &Abandon) -> io::Result<u64> {
-    let source = File::open(from)?;
-    if !source.metadata()?.is_file() {
+    // Looked at first: to open a pipe that nobody writes to would hold the thread for ever.
+    if !fs::metadata(from)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a plain file"));
     }
+    let source = File::open(from)?;
     absent_is_fine(fs::remove_file(to))?;
     let mut copy = open_new(to, Access::Private)?;
     let mut room = limit;
@@ -406,6 +407,9 @@ mod tests {
             assert_eq!(error.source.kind(), io::ErrorKind::FileTooLarge);
             assert!(!to.exists(), "half a copy is no copy");
             assert!(PortableFiles.copy(Path::new("/dev/zero"), &to, len).await.is_err(), "not a plain file");
+            let pipe = root.path().join("pipe");
+            rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
+            assert!(PortableFiles.copy(&pipe, &to, len).await.is_err(), "and nobody will write to it");
         });
     }
 
