@@ -53,12 +53,8 @@ const NEEDS_ROOT: u8 = 77;
 fn main() -> ExitCode {
     let options = match args::parse(env::args_os().skip(1), |name| env::var_os(name), platform::ordinary_user()) {
         Ok(Request::Run(options)) => options.absolute(),
-        Ok(Request::Help) => {
-            return said(&args::help());
-        }
-        Ok(Request::Version) => {
-            return said(&format!("{} {}\n", brand::AGENT, env!("CARGO_PKG_VERSION")));
-        }
+        Ok(Request::Help) => return said(&args::help()),
+        Ok(Request::Version) => return said(&format!("{} {}\n", brand::AGENT, env!("CARGO_PKG_VERSION"))),
         Err(error) => {
             eprintln!("{}: {error}", brand::AGENT);
             return ExitCode::from(USAGE);

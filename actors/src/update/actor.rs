@@ -22,7 +22,7 @@ use super::{
     events::{Effect, Effects, Event, Sight},
     machine::{Machine, Policy},
     progress::product,
-    shelf::load,
+    shelf::{discard, load},
     slots::{Installed, Layout, Slot, pointer_text},
     target::Target,
     wish::Wish,
@@ -292,7 +292,7 @@ impl Desk {
                 }
                 Effect::Point(slot) => self.point(slot),
                 Effect::Cancel => self.work.cancel(),
-                Effect::Discard => self.discard(),
+                Effect::Discard => discard(&self.layout, &self.ports),
                 Effect::Check(wish) => self.check(wish),
                 Effect::Download(target, wish) => self.download(*target, &wish),
                 Effect::Verify(target) => self.verify(*target),
@@ -311,14 +311,6 @@ impl Desk {
         }
         if let Err(error) = self.ports.files.write(&path, text.as_bytes(), Access::Readable) {
             log::error!("{error}: {}", error.source);
-        }
-    }
-
-    fn discard(&self) {
-        for path in [self.layout.validator(), self.layout.partial()] {
-            if let Err(error) = self.ports.files.remove(&path) {
-                log::error!("{error}: {}", error.source);
-            }
         }
     }
 

@@ -1,10 +1,15 @@
-//! What is stored about the slots, compared with what is in them.
+//! What is stored about the slots, compared with what is in them; and a download that nobody goes on with.
+
+use std::time::Duration;
 
 use super::{
     actor::Ports,
-    record::{RECORD_BYTES_MAX, Record},
+    record::{RECORD_BYTES_MAX, Record, State},
     slots::{Installed, Layout, Slot, read_pointer},
 };
+
+/// What has arrived of a download is given up when nothing was added to it for this long: a small disk needs the room.
+const PARTIAL_AGE_MAX: Duration = Duration::from_secs(3 * 24 * 3600);
 
 /// What is stored, compared with what is there.
 pub(super) async fn load(layout: &Layout, ports: &Ports) -> Record {
@@ -31,7 +36,31 @@ pub(super) async fn load(layout: &Layout, ports: &Ports) -> Record {
         }
     };
     record.slots.reconcile(lengths);
+    if matches!(record.state, State::Downloading(_)) {
+        prune(layout, ports);
+    }
     record
+}
+
+/// Removes what has arrived of a download if it is too old to be gone on with.
+fn prune(layout: &Layout, ports: &Ports) {
+    let partial = layout.partial();
+    let listed = partial.parent().and_then(|folder| ports.files.list(folder).ok()).unwrap_or_default();
+    let Some(entry) = listed.into_iter().find(|entry| partial.ends_with(&entry.name)) else { return };
+    let age = ports.clock.wall().as_millis().saturating_sub(entry.modified.as_millis());
+    if u128::try_from(age).is_ok_and(|age| age > PARTIAL_AGE_MAX.as_millis()) {
+        log::info!("{}: a download that was cut over 3 days ago begins anew", layout.product());
+        discard(layout, ports);
+    }
+}
+
+/// Removes what has arrived.
+pub(super) fn discard(layout: &Layout, ports: &Ports) {
+    for path in [layout.validator(), layout.partial()] {
+        if let Err(error) = ports.files.remove(&path) {
+            log::error!("{error}: {}", error.source);
+        }
+    }
 }
 
 /// What the slots hold, without a record of it: what is there can be started, and its digest tells the next check which

@@ -234,6 +234,24 @@ fn a_download_is_continued_by_the_next_agent() {
 }
 
 #[test]
+fn a_download_that_nobody_went_on_with_for_days_begins_anew() {
+    for (days, continued) in [(2, true), (4, false)] {
+        let sim = device(2, &["1.0.0"]);
+        sim.web.set_bandwidth(20_000);
+        let life = Life::begin(&sim, "stable");
+        life.run(6);
+        life.end(false);
+        sim.clock.jump_wall(days * 24 * 3_600_000);
+        let life = Life::begin(&sim, "stable");
+        life.run(20);
+        assert_eq!(life.phase(), update_status::Phase::Probation, "{days} days");
+        let asked: Vec<_> = sim.web.asked().into_iter().filter(|asked| asked.url == artifact_url("1.0.0")).collect();
+        assert!(asked.len() == 2 && (asked[1].from > 0) == continued, "{days} days: {asked:?}");
+        life.end(false);
+    }
+}
+
+#[test]
 fn a_damaged_record_is_set_aside_and_the_slots_are_believed() {
     let sim = device(3, &["1.0.0"]);
     let life = Life::begin(&sim, "stable");
