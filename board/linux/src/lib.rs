@@ -18,6 +18,7 @@
 
 pub mod clock;
 pub mod host;
+mod memory;
 pub mod process;
 pub mod service;
 pub mod signals;
@@ -62,6 +63,8 @@ pub enum ConnectError {
 /// Connects to this machine. `run_folder` is made if need be, private to the agent's user; it must stay the same for
 /// an adopted machine server to be heard. The clock's alarm runs on `executor`.
 pub fn connect(executor: &Rc<LocalExecutor<'static>>, run_folder: &Path) -> Result<Pieces, ConnectError> {
+    // Here, because the clock's timer starts the reactor's thread.
+    memory::keep_small();
     let clock = Rc::new(clock::LinuxClock::new(executor).map_err(|source| ConnectError::Timer { source })?);
     let processes = process::LinuxProcesses::new(run_folder, Rc::clone(&clock) as Rc<dyn board::Clock>)
         .map_err(|source| ConnectError::RunFolder { folder: run_folder.to_owned(), source })?;
