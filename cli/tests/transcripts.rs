@@ -315,7 +315,7 @@ fn restart_and_status() {
     desk.shows("machine status rover", "machine  rover\npart     rover-main  0a000000-0000-4000-8000-000000000005\nstate    live\ndevice   has not reported yet\n");
     desk.shows(
         &format!("machine retry-update {ROVER} --program server"),
-        "The devices of \"rover\" try their updates again at their next check.\n",
+        "The devices of \"rover\" try their updates again within a minute, or when they are back.\n",
     );
 }
 
