@@ -18,7 +18,9 @@ use api::pb::platform::{
         v1::{NeedsRestartRequest, NeedsRestartResponse},
     },
     common::v1::LogEntry,
-    fleet::v1::{DeviceStatus, ReportRequest, ReportResponse, UploadLogsRequest, UploadLogsResponse},
+    fleet::v1::{
+        DeviceStatus, Product, ReportRequest, ReportResponse, UpdateRetry, UploadLogsRequest, UploadLogsResponse,
+    },
 };
 use async_trait::async_trait;
 use board_sim::{Random, SimClock, SimWeb};
@@ -95,6 +97,8 @@ struct Inner {
     mark: Cell<Option<i64>>,
     /// The mark was told to the device; the next question clears it.
     mark_told: Cell<bool>,
+    /// An operator wants the machine server's update tried again; of this edition.
+    retry: Cell<u64>,
     report: RefCell<Option<(Duration, DeviceStatus)>>,
     calls: RefCell<Vec<(Duration, Call)>>,
     attempts: RefCell<Vec<Duration>>,
@@ -124,6 +128,7 @@ impl SimCloud {
                 config: RefCell::new(config),
                 mark: Cell::new(None),
                 mark_told: Cell::new(false),
+                retry: Cell::new(0),
                 report: RefCell::default(),
                 calls: RefCell::default(),
                 attempts: RefCell::default(),
@@ -180,6 +185,11 @@ impl SimCloud {
     pub fn mark_for_restart(&self) {
         self.inner.mark.set(Some(self.inner.clock.wall_clock().as_millis()));
         self.inner.mark_told.set(false);
+    }
+
+    /// Somebody wants the versions tried again that failed.
+    pub fn want_retry(&self) {
+        self.inner.retry.set(self.inner.retry.get() + 1);
     }
 
     /// Whether the mark still stands.
@@ -334,15 +344,19 @@ impl Cloud for SimCloud {
         if request.restart_answer_lost {
             self.inner.mark_told.set(false);
         }
+        let edition = self.inner.retry.get();
+        let is_open = !status.updates.iter().any(|update| update.retried >= edition);
+        let retry = UpdateRetry { product: Product::MachineServer.into(), edition };
         self.inner.report.replace(Some((self.inner.clock.elapsed(), status)));
-        self.answered(Call::Report, ReportResponse::default())
+        self.answered(Call::Report, ReportResponse { retries: if is_open { vec![retry] } else { Vec::new() } })
     }
 
     async fn upload_logs(&self, request: UploadLogsRequest) -> Result<UploadLogsResponse, CloudError> {
         self.travel().await?;
         Self::check_part(&request.part_id);
         if self.is_nonsense() {
-            return self.answered(Call::UploadLogs, UploadLogsResponse { acknowledged: u64::MAX });
+            // That it keeps nothing. Had it said that it keeps everything, nobody could blame the device for the loss.
+            return self.answered(Call::UploadLogs, UploadLogsResponse { acknowledged: 0 });
         }
         let UploadLogsRequest { spool_id, batch_number, logs, .. } = request;
         assert!(!logs.is_empty(), "an empty batch is not worth its number");

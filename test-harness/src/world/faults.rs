@@ -6,6 +6,7 @@
 
 use std::{io, time::Duration};
 
+use api::brand;
 use board::process::{Exit, Stream};
 use board_sim::{
     Interruption, Random, Reached,
@@ -44,6 +45,8 @@ pub enum Fault {
     Interrupted(Interruption, u64, Reached),
     /// A write soon fails.
     WriteFails(u64, io::ErrorKind),
+    /// One bit of something that the agent keeps for itself changes on the disk.
+    Rot(u64),
     /// Hardly any room on the disk, for a while.
     DiskFull(Duration),
     /// The wall clock jumps by this many milliseconds.
@@ -71,7 +74,7 @@ const VERSIONS: [&str; 3] = ["1.0.0", "1.1.0", "1.2.0-dev"];
 pub fn any(random: &Random) -> Fault {
     let a_while = || seconds(random.below(1200));
     let version = || *random.pick(&VERSIONS);
-    match random.below(22) {
+    match random.below(23) {
         0 | 1 => Fault::Offline(a_while()),
         2 => Fault::CaptivePortal(a_while()),
         3 | 4 => {
@@ -124,6 +127,7 @@ pub fn any(random: &Random) -> Fault {
             if random.chance(50) { Fault::Version(random.pick::<&str>(&settings)) } else { Fault::Channel(version()) }
         }
         20 => Fault::Mark,
+        21 => Fault::Rot(random.any()),
         _ => Fault::Disabled(a_while()),
     }
 }
@@ -166,6 +170,7 @@ pub fn strike(hands: &Hands, fault: &Fault) {
         Fault::ServerShouts(_) => {}
         Fault::Interrupted(interruption, nth, reached) => board.files.interrupt_at_write(nth, interruption, reached),
         Fault::WriteFails(nth, kind) => board.files.fail_write(nth, kind),
+        Fault::Rot(which) => rot(hands, which),
         Fault::DiskFull(time) => {
             board.files.leave_free(2000);
             until(hands, time, |hands| hands.board.files.set_capacity(board_sim::files::CAPACITY));
@@ -192,6 +197,28 @@ pub fn strike(hands: &Hands, fault: &Fault) {
             advanced(hands, &json!({"disable_platform_server": true}));
             until(hands, time, |hands| advanced(hands, &json!({})));
         }
+    }
+}
+
+/// Changes one bit of a record, a cache or a document. Programs are spared: nobody promises that one with a wrong bit
+/// runs; and so is the spool, which counts what it cannot read and says so, and may then say some lines twice.
+fn rot(hands: &Hands, which: u64) {
+    let files = &hands.board.files;
+    let programs: Vec<_> = files.executables().into_iter().map(|(path, ..)| path).collect();
+    let mut kept = files.paths();
+    kept.retain(|path| {
+        let spool = path.extension().is_some_and(|ending| ending == "spool");
+        path.starts_with(brand::ROOT_FOLDER) && !programs.contains(path) && !spool
+    });
+    let random = Random::new(which);
+    if kept.is_empty() {
+        return;
+    }
+    let path = random.pick(&kept);
+    let length = files.content(path).map_or(0, |content| content.len() as u64);
+    if length > 0 {
+        hands.chronicle.note(format!("{} rots", path.display()));
+        files.corrupt(path, usize::try_from(random.below(length)).unwrap_or(0));
     }
 }
 

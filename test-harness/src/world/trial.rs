@@ -13,6 +13,8 @@ use serde_json::json;
 
 use super::{Seed, World, faults, hours, minutes, seconds};
 
+/// How long a bad day is.
+const DAY: Duration = hours(6);
 /// Misfortunes in one day.
 const FAULTS: u64 = 40;
 /// Time for everything to become well again: longer than the longest back-off, six hours.
@@ -48,8 +50,17 @@ fn bad_day(world: &mut World) {
         world.board.processes.script(version, script);
     }
     world.start();
-    faults::plan(world, &random, FAULTS, hours(6));
-    world.run_for(hours(6) + faults::FAULT_MAX);
+    faults::plan(world, &random, FAULTS, DAY);
+    while world.board.clock.elapsed() < DAY {
+        world.run_for(minutes(30 + random.below(60)));
+        match random.below(6) {
+            0 => world.restart_agent(),
+            1 => world.kill_agent(),
+            2 => world.cut_power(),
+            _ => {}
+        }
+    }
+    world.run_for(faults::FAULT_MAX);
 }
 
 fn assert_well(world: &mut World) {
