@@ -54,6 +54,20 @@ fn one_that_dies_at_once() {
 }
 
 #[test]
+fn one_that_an_operator_wants_tried_again() {
+    let mut world = switched_to(7, Script { ready_after: None, ..Script::default() });
+    assert_serves(&mut world, "1.0.0", hours(1));
+    // What was missing on the device is there now.
+    world.board.processes.script("1.1.0", Script::default());
+    world.cloud.want_retry();
+    world.run_for(minutes(2));
+    let update = world.cloud.status().updates.into_iter().next().expect("it is reported");
+    assert_eq!((update.retried, update.bad_versions.len()), (1, 0), "{update:?}");
+    world.restart_agent();
+    assert_serves(&mut world, "1.1.0", minutes(2));
+}
+
+#[test]
 fn one_that_fails_while_the_maintenance_window_is_shut() {
     let fails = [
         Script { ends: Some((seconds(60), Exit::Code(1))), ..Script::default() },
