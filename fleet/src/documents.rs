@@ -64,11 +64,17 @@ fn mask(value: &mut serde_json::Value) {
     match value {
         serde_json::Value::Object(fields) => {
             for (name, value) in fields {
-                if PASSWORDS.contains(&name.as_str()) {
+                // A name may be a path: `fragment_mods` set `agent.additional_networks.home.psk`.
+                let mut steps = name.split('.').rev();
+                let last = steps.next().unwrap_or_default();
+                if PASSWORDS.contains(&last) || steps.any(|step| step == api::brand::SERVER_ENV_KEY) {
                     *value = MASK.into();
-                } else if name == api::brand::SERVER_ENV_KEY {
+                } else if last == api::brand::SERVER_ENV_KEY {
                     hide_all(value);
                 } else {
+                    if name == "fragments" {
+                        hide_variables(value);
+                    }
                     mask(value);
                 }
             }
@@ -76,6 +82,12 @@ fn mask(value: &mut serde_json::Value) {
         serde_json::Value::Array(elements) => elements.iter_mut().for_each(mask),
         _ => {}
     }
+}
+
+/// What a reference gives to a fragment's variables: only the fragment knows which of them become passwords.
+fn hide_variables(references: &mut serde_json::Value) {
+    let list = references.as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
+    list.iter_mut().filter_map(|reference| reference.get_mut("variables")).for_each(hide_all);
 }
 
 /// The names stay readable; whatever is not an object of strings is hidden as a whole.
@@ -301,11 +313,17 @@ mod tests {
     fn passwords_and_environments_are_masked_wherever_they_lie() {
         let text = r#"{"agent":{"additional_networks":{"home":{"psk":"open sesame","ssid":"home"}},
             "advanced_settings":{"platform_server_env":{"TOKEN":"abc"}},"network_configuration":{"hotspot_password":"x"}},
-            "list":[{"psk":{"odd":1}}],"platform_server_env":"odd"}"#;
+            "list":[{"psk":{"odd":1}}],"platform_server_env":"odd",
+            "fragments":["a",{"id":"b","variables":{"wifi":"given"}}],
+            "fragment_mods":[{"fragment_id":"a","mods":[{"$set":{"agent.additional_networks.home.psk":"by path",
+            "agent.advanced_settings.platform_server_env.KEY":"step","agent.advanced_settings.platform_server_env":{"K":"all"},
+            "agent.advanced_settings.debug":"kept"}}]}]}"#;
         let masked = masked(text);
-        for secret in ["open sesame", "abc", "\"x\"", "odd\":1"] {
+        for secret in ["open sesame", "abc", "\"x\"", "odd\":1", "given", "by path", "\"step\"", "\"all\""] {
             assert!(!masked.contains(secret), "{secret}: {masked}");
         }
-        assert!(masked.contains("TOKEN") && masked.contains("\"ssid\":\"home\""));
+        for shown in ["TOKEN", "\"ssid\":\"home\"", "\"wifi\"", "\"kept\"", "\"id\":\"b\""] {
+            assert!(masked.contains(shown), "{shown}: {masked}");
+        }
     }
 }
