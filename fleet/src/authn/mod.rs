@@ -31,6 +31,8 @@ use crate::{
 
 /// Keys and secrets whose rights are remembered; about 400 bytes each.
 const REMEMBERED: usize = 50_000;
+/// Lookups of one token that revocations overtake, one after the other; each takes microseconds.
+const LOOKUPS_MAX: usize = 100;
 /// One sentence for every way in which a login can be wrong, so that it tells nobody which ids exist.
 const WRONG: &str = "the id or the secret is wrong, or it was deleted";
 /// The same for tokens.
@@ -196,19 +198,23 @@ impl Authn {
     }
 
     async fn load(&self, claim: &Claim) -> Result<Option<Arc<Session>>, Refusal> {
-        let before = self.revocations.load(Ordering::Acquire);
-        let who = self.store.read(|tx| look_up(tx, claim)).await?;
-        let Some((who, generation)) = who else { return Ok(None) };
-        let session = Arc::new(Session { who, generation, revoked: AtomicBool::new(false) });
-        if let Ok(mut sessions) = self.sessions.write()
-            && self.revocations.load(Ordering::Acquire) == before
-        {
-            if sessions.len() >= REMEMBERED {
-                sessions.clear();
+        for _ in 0..LOOKUPS_MAX {
+            let before = self.revocations.load(Ordering::Acquire);
+            let who = self.store.read(|tx| look_up(tx, claim)).await?;
+            let Some((who, generation)) = who else { return Ok(None) };
+            let session = Arc::new(Session { who, generation, revoked: AtomicBool::new(false) });
+            let Ok(mut sessions) = self.sessions.write() else { return Ok(None) };
+            if self.revocations.load(Ordering::Acquire) != before {
+                // Only what is remembered can be told of a revocation, and an open call must be.
+                continue;
             }
-            sessions.insert(claim.session(), session.clone());
+            if sessions.len() >= REMEMBERED {
+                sessions.retain(|_, session| Arc::strong_count(session) > 1);
+            }
+            // Another call may have been faster; its holders must hear what ours hear.
+            return Ok(Some(sessions.entry(claim.session()).or_insert(session).clone()));
         }
-        Ok(Some(session))
+        Err(DbError::Closed.into())
     }
 
     /// A key was deleted, rotated or given other rights: its next call is looked up afresh, its open calls end.
