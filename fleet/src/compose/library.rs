@@ -8,7 +8,7 @@ use std::{
 use serde_json::{Map, Value};
 
 use super::{
-    DEPTH_MAX, FRAGMENTS,
+    DEPTH_MAX, FRAGMENTS, RESOLUTIONS_MAX, WORK_MAX_BYTES,
     complaint::Complaints,
     reference::{self, Key},
 };
@@ -48,12 +48,24 @@ impl Fragment {
 #[derive(Debug, Clone, Default)]
 pub struct Library {
     held: HashMap<Key, Option<Arc<Fragment>>>,
+    /// Fragments that are there, and the length of their texts.
+    count: usize,
+    bytes: usize,
 }
 
 impl Library {
     /// Adds what was found for a key, or that nothing was.
     pub fn add(&mut self, key: Key, fragment: Option<Arc<Fragment>>) {
+        if let Some(fragment) = &fragment {
+            self.count += 1;
+            self.bytes += fragment.bytes;
+        }
         self.held.insert(key, fragment);
+    }
+
+    /// Whether more is held than one composition resolves or copies: it is refused, whatever else is added.
+    pub fn is_beyond_composing(&self) -> bool {
+        self.count > RESOLUTIONS_MAX || self.bytes > WORK_MAX_BYTES
     }
 
     pub(super) fn get(&self, key: &Key) -> Option<&Arc<Fragment>> {

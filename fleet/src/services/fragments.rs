@@ -6,7 +6,10 @@ use api::pb::platform::app::v1::{
     GetFragmentResponse, ListFragmentsRequest, ListFragmentsResponse, UpdateFragmentRequest, UpdateFragmentResponse,
 };
 
-use super::{input, parts::edited_by};
+use super::{
+    input,
+    parts::{HISTORY_BYTES_MAX, edited_by},
+};
 use crate::{
     authn::{Caller, Who},
     authz::{Granted, Permission, Target, right},
@@ -17,7 +20,7 @@ use crate::{
     refusal::Refusal,
     store::{
         DbError,
-        fragments::{self, Change, PRIVATE, PUBLIC, PUBLIC_UNLISTED, Revision, Stored},
+        fragments::{self, Change, PRIVATE, PUBLIC, PUBLIC_UNLISTED, Reader, Revision, Stored},
     },
 };
 
@@ -35,7 +38,7 @@ pub async fn create(
     let name = input::name("name", &request.name)?;
     let config = request.config.map(|config| documents::to_text("config", &config)).transpose()?;
     let config = config.unwrap_or_else(|| "{}".to_owned());
-    let visibility = request.visibility.map(visibility).transpose()?.unwrap_or(PRIVATE);
+    let visibility = request.visibility.filter(|given| *given != 0).map(visibility).transpose()?.unwrap_or(PRIVATE);
     let (id, now) = (ids::new_id(), context.clock.now());
     let created = context.store.write::<_, Refusal>(move |tx| {
         let new = fragments::New { id: &id, name: &name, config: &config, visibility };
@@ -52,19 +55,19 @@ pub async fn get(
     caller: Caller,
     request: GetFragmentRequest,
 ) -> Result<GetFragmentResponse, Refusal> {
-    let (mut stored, writes) = readable(context, &caller, &request.id).await?;
+    let Readable { mut stored, writes, reader } = readable(context, &caller, &request.id).await?;
     let (id, wanted) = (stored.id.clone(), request.version.filter(|version| !version.is_empty()));
-    let found = context.store.scan::<_, DbError>(move |tx| {
-        let all = if wanted.is_some() { i64::MAX } else { REVISIONS_SHOWN };
-        let revisions = fragments::revisions(tx, &id, Millis::MAX, all)?;
-        Ok((wanted, revisions, fragments::usage(tx, &id)?))
+    let found = context.store.scan::<_, Refusal>(move |tx| {
+        let missing = |wanted: &str| Refusal::not_found("revision of that fragment", wanted);
+        let named =
+            |wanted: String| fragments::revision_named(tx, &id, &wanted, reader)?.ok_or_else(|| missing(&wanted));
+        let revision = wanted.map(named).transpose()?;
+        Ok((revision, fragments::revision_names(tx, &id, reader, REVISIONS_SHOWN)?, fragments::usage(tx, &id)?))
     });
     let (wanted, revisions, usage) = found.await?;
-    if let Some(wanted) = wanted {
-        let revision = revisions.iter().find(|revision| revision.revision == wanted);
-        let revision = revision.ok_or_else(|| Refusal::not_found("revision of that fragment", &wanted))?;
-        stored.config.clone_from(&revision.config);
-        stored.revision.clone_from(&revision.revision);
+    if let Some(revision) = wanted {
+        stored.config = revision.config;
+        stored.revision = revision.revision;
         stored.updated_at = revision.made_at;
     }
     let fragment_usage = FragmentUsage {
@@ -74,11 +77,9 @@ pub async fn get(
         machines_in_current_org: 0,
         version: None,
     };
-    let shown = usize::try_from(REVISIONS_SHOWN).unwrap_or(usize::MAX);
-    let revisions = revisions.into_iter().take(shown).map(|revision| FragmentRevision {
-        revision: revision.revision,
-        created_at: Some(timestamp(revision.made_at)),
-    });
+    let revisions = revisions
+        .into_iter()
+        .map(|(revision, made_at)| FragmentRevision { revision, created_at: Some(timestamp(made_at)) });
     Ok(GetFragmentResponse {
         fragment_usage: Some(fragment_usage),
         revisions: revisions.collect(),
@@ -154,7 +155,7 @@ pub async fn update(
     Ok(UpdateFragmentResponse { fragment: Some(message(stored, usage, true)) })
 }
 
-/// GetFragmentHistory, newest first: what it was before each change.
+/// GetFragmentHistory, newest first: what it was before each change. A page ends early where its configurations are long.
 pub async fn history(
     context: &Context,
     caller: Caller,
@@ -165,16 +166,29 @@ pub async fn history(
         limit if (1..=FRAGMENT_HISTORY_PAGE_MAX).contains(&limit) => limit,
         _ => return Err(Refusal::invalid("page_limit", format_args!("0 to {FRAGMENT_HISTORY_PAGE_MAX}"))),
     };
-    let (stored, writes) = readable(context, &caller, &request.id).await?;
+    let Readable { stored, writes, reader } = readable(context, &caller, &request.id).await?;
     let scope = ["fragment history", &stored.id];
     let before = input::page_place(&scope, request.page_token.as_deref().unwrap_or_default())?;
     let id = stored.id.clone();
-    // One more entry than revisions asked for: an entry shows what the revision before it was.
-    let revisions =
-        context.store.scan(move |tx| fragments::revisions(tx, &id, before.unwrap_or(Millis::MAX), limit + 1));
-    let revisions = revisions.await.map_err(|why: DbError| Refusal::from(why))?;
-    let page = usize::try_from(limit).unwrap_or(usize::MAX);
-    let more = revisions.len() > page;
+    let most = usize::try_from(limit).unwrap_or(usize::MAX);
+    // One more than the page has entries: an entry shows what the revision before it was.
+    let revisions = context.store.scan::<_, DbError>(move |tx| {
+        let (mut found, mut bytes, mut before) = (Vec::<Revision>::new(), 0, before.unwrap_or(Millis::MAX));
+        while found.len() <= most
+            && (found.len() < 2 || bytes <= HISTORY_BYTES_MAX)
+            && let Some(next) = fragments::revision_before(tx, &id, before, reader)?
+        {
+            (before, bytes) = (next.made_at, bytes + next.config.len());
+            found.push(next);
+        }
+        let more = match found.last() {
+            Some(last) => found.len() > most || fragments::revision_before(tx, &id, last.made_at, reader)?.is_some(),
+            None => false,
+        };
+        Ok((found, more))
+    });
+    let (revisions, more) = revisions.await?;
+    let page = if more { revisions.len().saturating_sub(1) } else { revisions.len() };
     let mut history = Vec::with_capacity(page);
     for (place, revision) in revisions.iter().take(page).enumerate() {
         let old = revisions.get(place + 1).map(|old| message(at(&stored, old), (0, 0, 0), writes));
@@ -183,7 +197,11 @@ pub async fn history(
             fragment: stored.id.clone(),
             edited_on: Some(timestamp(revision.made_at)),
             old,
-            edited_by: Some(edited_by(revision.edited_by_type, revision.edited_by.clone())),
+            edited_by: match reader {
+                Reader::Own => Some(edited_by(revision.edited_by_type, revision.edited_by.clone())),
+                // Whose keys an organization has is nobody else's business.
+                Reader::Stranger => None,
+            },
             revision: revision.revision.clone(),
             config: Some(documents::to_struct(&config)),
         });
@@ -204,15 +222,25 @@ fn at(stored: &Stored, revision: &Revision) -> Stored {
     }
 }
 
-/// The fragment and whether the caller may write it. A public one is for everybody with a key.
-async fn readable(context: &Context, caller: &Caller, id: &str) -> Result<(Stored, bool), Refusal> {
+/// A fragment that the caller may read.
+struct Readable {
+    stored: Stored,
+    /// Whether it may write it too.
+    writes: bool,
+    reader: Reader,
+}
+
+/// A public one is for everybody with a key.
+async fn readable(context: &Context, caller: &Caller, id: &str) -> Result<Readable, Refusal> {
     let missing = || Refusal::not_found("fragment", id);
-    let stored = context.store.read(|tx| fragments::get(tx, id)).await?.ok_or_else(missing)?;
+    // First, because it refuses what cannot be an id.
     let permissions = context.authz.permissions(caller, Target::Fragment, id).await?;
+    let stored = context.store.read(|tx| fragments::get(tx, id)).await?.ok_or_else(missing)?;
     let holds = |permission| permissions.is_some_and(|permissions| permissions.contains(permission));
     let public = stored.visibility != PRIVATE && matches!(caller.who(), Who::ApiKey { .. });
-    match holds(Permission::ReadFragment) || public {
-        true => Ok((stored, holds(Permission::WriteFragment))),
+    let reader = if holds(Permission::ReadFragment) { Reader::Own } else { Reader::Stranger };
+    match reader == Reader::Own || public {
+        true => Ok(Readable { stored, writes: holds(Permission::WriteFragment), reader }),
         false => Err(missing()),
     }
 }

@@ -18,7 +18,6 @@ use crate::{
     clock::{Millis, millis, timestamp},
     context::Context,
     documents, ids,
-    limits::PAGE_MAX,
     refusal::Refusal,
     store::{
         DbError,
@@ -28,7 +27,9 @@ use crate::{
 };
 
 /// Text of configurations in one answer: clients refuse messages above 4 MiB, and each text is in there three times.
-const HISTORY_BYTES_MAX: usize = 1024 * 1024;
+pub(super) const HISTORY_BYTES_MAX: usize = 1024 * 1024;
+/// The same where no limit was named: such clients never ask for a second page, and take messages of any length.
+const WHOLE_HISTORY_BYTES_MAX: usize = 8 * HISTORY_BYTES_MAX;
 
 /// GetRobotPart.
 pub async fn get(
@@ -159,18 +160,29 @@ pub async fn history(
 ) -> Result<GetRobotPartHistoryResponse, Refusal> {
     let granted = context.authz.part::<right::ReadRobotHistory>(&caller, &request.id).await?;
     let readable = granted.also().ok_or_else(|| Refusal::denied("read_robot_config"))?;
-    let limit = request.page_limit.map(|limit| input::page_size("page_limit", limit)).transpose()?;
-    let limit = if request.page_limit.is_some_and(|limit| limit > 0) { limit.unwrap_or(PAGE_MAX) } else { PAGE_MAX };
+    let (limit, bytes_max) = match request.page_limit.unwrap_or_default() {
+        0 => (usize::MAX, WHOLE_HISTORY_BYTES_MAX),
+        limit => (input::page_size("page_limit", limit)?, HISTORY_BYTES_MAX),
+    };
     let start = request.start.as_ref().map_or(Millis::MIN, millis);
     let end = request.end.as_ref().map_or(Millis::MAX, millis);
     let scope = [granted.id(), &start.to_string(), &end.to_string()].map(str::to_owned);
     let scope = [&*scope[0], &*scope[1], &*scope[2]];
     let before = input::page_place(&scope, request.page_token.as_deref().unwrap_or_default())?;
 
-    let (id, most) = (granted.id().to_owned(), i64::try_from(limit).unwrap_or(i64::MAX - 1) + 1);
+    let id = granted.id().to_owned();
     let found = context.store.scan::<_, DbError>(move |tx| {
         let part = parts::get(tx, &id)?;
-        Ok((part, parts::history(tx, &id, (start, end), before.unwrap_or(Millis::MAX), most)?))
+        // One by one until the page is full, and one beyond it: a thousand at once may be a gibibyte.
+        let (mut found, mut bytes, mut before) = (Vec::<Was>::new(), 0, before.unwrap_or(Millis::MAX));
+        while found.len() <= limit
+            && bytes <= bytes_max
+            && let Some(next) = parts::history_before(tx, &id, (start, end), before)?
+        {
+            (before, bytes) = (next.changed_at, bytes + next.config.len());
+            found.push(next);
+        }
+        Ok((part, found))
     });
     let (part, found) = found.await?;
     let part = part.ok_or_else(|| Refusal::not_found("robot part", granted.id()))?;
@@ -180,7 +192,7 @@ pub async fn history(
     let mut last = None;
     for was in found {
         if let Some(last) = last
-            && (history.len() == limit || bytes + was.config.len() > HISTORY_BYTES_MAX)
+            && (history.len() == limit || bytes + was.config.len() > bytes_max)
         {
             next_page_token = input::page_token(&scope, last);
             break;

@@ -96,10 +96,14 @@ pub fn fill(
     // Each round goes one level deeper; the last one finds nothing missing.
     for _ in 0..=compose::DEPTH_MAX {
         let missing = compose::missing(document, library);
-        if missing.is_empty() {
+        // With so much at hand it is certain that composing refuses; the rest need not be read to know.
+        if missing.is_empty() || library.is_beyond_composing() {
             break;
         }
         for key in missing {
+            if library.is_beyond_composing() {
+                break;
+            }
             let found = usable(tx, organization, &key)?;
             library.add(
                 key,
@@ -121,7 +125,8 @@ fn usable(tx: &Tx<'_>, organization: &str, key: &Key) -> Result<Option<(String, 
         ),
         Some(version) => tx.first(
             "SELECT r.revision, r.config FROM fragment_revisions r JOIN fragments f ON f.id = r.fragment_id
-             WHERE f.id = $1 AND (f.organization_id = $2 OR f.visibility <> 1) AND r.revision = $3",
+             WHERE f.id = $1 AND r.revision = $3
+               AND (f.organization_id = $2 OR (f.visibility <> 1 AND r.visibility <> 1))",
             &[(&*key.id).into(), organization.into(), (&**version).into()],
             both,
         ),
@@ -315,26 +320,57 @@ pub struct Revision {
     pub edited_by: String,
 }
 
-/// Newest first: revisions made before `before`, at most `limit`.
-pub fn revisions(tx: &Tx<'_>, id: &str, before: Millis, limit: i64) -> Result<Vec<Revision>, DbError> {
+/// Which revisions a reader sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reader {
+    /// Of the organization: all.
+    Own,
+    /// Anybody: those made while the fragment was public. What it held before that was not meant for others.
+    Stranger,
+}
+
+/// The newest revision a reader sees that was made before `before`. One at a time: each may be a mebibyte.
+pub fn revision_before(tx: &Tx<'_>, id: &str, before: Millis, reader: Reader) -> Result<Option<Revision>, DbError> {
     let sql = "SELECT revision, name, visibility, config, made_at, edited_by_type, edited_by FROM fragment_revisions
-               WHERE fragment_id = $1 AND made_at < $2 ORDER BY made_at DESC LIMIT $3";
-    tx.all(sql, &[id.into(), before.into(), limit.into()], |row| {
-        Ok(Revision {
-            revision: row.text(0)?,
-            name: row.text(1)?,
-            visibility: row.int(2)?,
-            config: row.text(3)?,
-            made_at: row.int(4)?,
-            edited_by_type: row.int(5)?,
-            edited_by: row.text(6)?,
-        })
+               WHERE fragment_id = $1 AND made_at < $2 AND (visibility <> 1 OR $3 = 1)
+               ORDER BY made_at DESC LIMIT 1";
+    tx.first(sql, &[id.into(), before.into(), (reader == Reader::Own).into()], revision)
+}
+
+/// The revision of that name, if the reader sees it.
+pub fn revision_named(tx: &Tx<'_>, id: &str, name: &str, reader: Reader) -> Result<Option<Revision>, DbError> {
+    let sql = "SELECT revision, name, visibility, config, made_at, edited_by_type, edited_by FROM fragment_revisions
+               WHERE fragment_id = $1 AND revision = $2 AND (visibility <> 1 OR $3 = 1)";
+    tx.first(sql, &[id.into(), name.into(), (reader == Reader::Own).into()], revision)
+}
+
+/// (revision, when it was made) of the newest ones, newest first.
+pub fn revision_names(tx: &Tx<'_>, id: &str, reader: Reader, limit: i64) -> Result<Vec<(String, Millis)>, DbError> {
+    let sql = "SELECT revision, made_at FROM fragment_revisions
+               WHERE fragment_id = $1 AND (visibility <> 1 OR $2 = 1) ORDER BY made_at DESC LIMIT $3";
+    let args = [id.into(), (reader == Reader::Own).into(), limit.into()];
+    tx.all(sql, &args, |row| Ok((row.text(0)?, row.int(1)?)))
+}
+
+fn revision(row: &Row<'_>) -> Result<Revision, DbError> {
+    Ok(Revision {
+        revision: row.text(0)?,
+        name: row.text(1)?,
+        visibility: row.int(2)?,
+        config: row.text(3)?,
+        made_at: row.int(4)?,
+        edited_by_type: row.int(5)?,
+        edited_by: row.text(6)?,
     })
 }
 
-/// (id, name) of the fragments that a part names itself.
+/// (id, name) of the fragments that a part names itself and may use.
 pub fn named_by_part(tx: &Tx<'_>, part: &str) -> Result<Vec<(String, String)>, DbError> {
+    // A part may name what its organization may not use, and must not learn from it what others call theirs.
     let sql = "SELECT f.id, f.name FROM fragment_uses u JOIN fragments f ON f.id = u.fragment_id
-               WHERE u.user_kind = 'part' AND u.user_id = $1 ORDER BY f.id";
+                    JOIN parts p ON p.id = u.user_id JOIN machines m ON m.id = p.machine_id
+                    JOIN locations l ON l.id = m.location_id
+               WHERE u.user_kind = 'part' AND u.user_id = $1
+                 AND (f.visibility <> 1 OR f.organization_id = l.organization_id) ORDER BY f.id";
     tx.all(sql, &[part.into()], |row| Ok((row.text(0)?, row.text(1)?)))
 }

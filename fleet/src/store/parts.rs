@@ -247,18 +247,12 @@ pub struct Was {
     pub edited_by: String,
 }
 
-/// Newest first: entries before `before`, within the span, at most `limit`.
-pub fn history(
-    tx: &Tx<'_>,
-    part: &str,
-    span: (Millis, Millis),
-    before: Millis,
-    limit: i64,
-) -> Result<Vec<Was>, DbError> {
+/// The newest entry before `before` and within the span.
+pub fn history_before(tx: &Tx<'_>, part: &str, span: (Millis, Millis), before: Millis) -> Result<Option<Was>, DbError> {
     let sql = "SELECT changed_at, old_name, old_config, old_updated_at, edited_by_type, edited_by FROM part_history
                WHERE part_id = $1 AND changed_at >= $2 AND changed_at <= $3 AND changed_at < $4
-               ORDER BY changed_at DESC LIMIT $5";
-    tx.all(sql, &[part.into(), span.0.into(), span.1.into(), before.into(), limit.into()], |row| {
+               ORDER BY changed_at DESC LIMIT 1";
+    tx.first(sql, &[part.into(), span.0.into(), span.1.into(), before.into()], |row| {
         Ok(Was {
             changed_at: row.int(0)?,
             name: row.text(1)?,
