@@ -209,6 +209,12 @@ async fn moving_changes_who_reaches_it_and_needs_both_ends() {
     let foreign = p.second.location("foreign", None).await;
     assert_eq!(moves(first, &p.north, &foreign).await, NotFound);
 
+    // Where it lies already is no move, and needs no right beyond the location's own.
+    assert_eq!(moves(&hall_owner, &p.hall, &p.north).await, Yes);
+    let north_owner = world.key(&p.first, "owner", "location", &p.north).await;
+    assert_eq!(moves(&north_owner, &p.north, "").await, Yes);
+    assert_eq!(moves(&north_owner, &p.hall, "").await, Denied);
+
     // Absent: unchanged. Out of hall and back needs both.
     let rename =
         UpdateLocationRequest { location_id: p.shelf.clone(), name: Some("rack".into()), ..Default::default() };
@@ -237,6 +243,140 @@ async fn moving_changes_who_reaches_it_and_needs_both_ends() {
     let share = ShareLocationRequest { location_id: foreign.clone(), organization_id: p.first.organization.clone() };
     p.second.client.app::<_, ShareLocationResponse>("ShareLocation", share).await.unwrap();
     let abroad = first.app::<_, UpdateRobotResponse>("UpdateRobot", to(&foreign, "deep")).await;
-    assert_eq!(code(abroad), Denied);
+    assert_eq!(code(abroad), Code::FailedPrecondition, "shared or not");
+    world.end().await;
+}
+
+async fn default_location(client: &Client) -> Result<String, Code> {
+    let found = client.app::<_, GetLocationResponse>("GetLocation", GetLocationRequest::default()).await;
+    found.map(|found| found.location.unwrap().id).map_err(|refused| refused.code())
+}
+
+#[tokio::test]
+async fn an_organizations_only_location_stays_the_default_whatever_others_share() {
+    let world = World::new().await;
+    let p = places(&world).await;
+    assert_eq!(default_location(&p.second.client).await, Err(InvalidArgument), "none");
+    let share = ShareLocationRequest { location_id: p.north.clone(), organization_id: p.second.organization.clone() };
+    p.first.client.app::<_, ShareLocationResponse>("ShareLocation", share).await.unwrap();
+    assert_eq!(default_location(&p.second.client).await, Ok(p.north.clone()), "the only one it reaches");
+    let own = p.second.location("own", None).await;
+    assert_eq!(default_location(&p.second.client).await, Ok(own), "the only one it owns");
+    p.second.location("another", None).await;
+    assert_eq!(default_location(&p.second.client).await, Err(InvalidArgument), "several");
+    world.end().await;
+}
+
+async fn fragment(owner: &Owner, name: &str, config: &str) -> String {
+    let request = CreateFragmentRequest {
+        name: name.into(),
+        organization_id: owner.organization.clone(),
+        visibility: Some(0),
+        ..Default::default()
+    };
+    let made: CreateFragmentResponse = owner.client.app("CreateFragment", request).await.unwrap();
+    let id = made.fragment.unwrap().id;
+    change(owner, &id, name, config, None).await;
+    id
+}
+
+async fn change(owner: &Owner, id: &str, name: &str, config: &str, public: Option<bool>) {
+    let request = UpdateFragmentRequest {
+        id: id.into(),
+        name: name.into(),
+        fragment_config_json: Some(config.into()),
+        public,
+        ..Default::default()
+    };
+    owner.client.app::<_, UpdateFragmentResponse>("UpdateFragment", request).await.unwrap();
+}
+
+#[tokio::test]
+async fn of_a_public_fragment_strangers_see_nothing_from_before_it_was_public() {
+    let world = World::new().await;
+    let p = places(&world).await;
+    let (owner, stranger) = (&p.first, &p.second.client);
+    let id = fragment(owner, "shared", r#"{"note":"for us only"}"#).await;
+    let get = |version: Option<&str>| GetFragmentRequest {
+        id: id.clone(),
+        version: version.map(Into::into),
+        ..Default::default()
+    };
+    assert_eq!(code(stranger.app::<_, GetFragmentResponse>("GetFragment", get(None)).await), NotFound);
+    change(owner, &id, "shared", r#"{"note":"for all"}"#, Some(true)).await;
+    change(owner, &id, "shared", r#"{"note":"for all, 2"}"#, None).await;
+
+    let seen: GetFragmentResponse = stranger.app("GetFragment", get(None)).await.unwrap();
+    let names: Vec<&str> = seen.revisions.iter().map(|one| &*one.revision).collect();
+    assert_eq!(names, ["4", "3"]);
+    assert_eq!(code(stranger.app::<_, GetFragmentResponse>("GetFragment", get(Some("2"))).await), NotFound);
+    let third: GetFragmentResponse = stranger.app("GetFragment", get(Some("3"))).await.unwrap();
+    assert_eq!(third.fragment.unwrap().fragment_config_json.as_deref(), Some(r#"{"note":"for all"}"#));
+    let history = GetFragmentHistoryRequest { id: id.clone(), ..Default::default() };
+    let theirs: GetFragmentHistoryResponse = stranger.app("GetFragmentHistory", history.clone()).await.unwrap();
+    assert_eq!(theirs.history.len(), 2);
+    assert!(theirs.history.iter().all(|entry| entry.edited_by.is_none()));
+    assert!(!format!("{theirs:?}").contains("for us only"));
+    let ours: GetFragmentHistoryResponse = owner.client.app("GetFragmentHistory", history).await.unwrap();
+    assert_eq!(ours.history.len(), 4);
+    assert!(ours.history.iter().all(|entry| entry.edited_by.is_some()));
+
+    // Pages give every entry once, and end.
+    let (mut token, mut found) = (String::new(), Vec::new());
+    loop {
+        let request = GetFragmentHistoryRequest { id: id.clone(), page_token: Some(token), page_limit: Some(1) };
+        let page: GetFragmentHistoryResponse = owner.client.app("GetFragmentHistory", request).await.unwrap();
+        found.extend(page.history.into_iter().map(|entry| (entry.revision, entry.old.is_some())));
+        token = page.next_page_token;
+        if token.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(found, [("4", true), ("3", true), ("2", true), ("1", false)].map(|(n, old)| (n.to_owned(), old)));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn naming_somebodys_private_fragment_tells_nothing_about_it() {
+    let world = World::new().await;
+    let p = places(&world).await;
+    let secret = fragment(&p.first, "project falcon", "{}").await;
+    let place = p.second.location("place", None).await;
+    let machine = p.second.machine(&place, "curious").await;
+    let part = p.second.main_part(&machine).await;
+    let request = UpdateRobotPartRequest {
+        id: part.id,
+        name: part.name,
+        robot_config_json: Some(format!(r#"{{"fragments":["{secret}"]}}"#)),
+        ..Default::default()
+    };
+    p.second.client.app::<_, UpdateRobotPartResponse>("UpdateRobotPart", request).await.unwrap();
+    let request = ListMachineSummariesRequest::default();
+    let seen: ListMachineSummariesResponse = p.second.client.app("ListMachineSummaries", request).await.unwrap();
+    assert!(!format!("{seen:?}").contains("falcon"));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_list_of_keys_holds_what_its_organization_gave() {
+    let world = World::new().await;
+    let p = places(&world).await;
+    let request = p.first.key_request("operator", "robot", &p.deep);
+    let made: CreateKeyResponse = p.first.client.app("CreateKey", request).await.unwrap();
+    let key = world.login("api-key", &made.id, &made.key).await.unwrap();
+    let own: CreateOrganizationResponse =
+        key.app("CreateOrganization", CreateOrganizationRequest { name: "Third".into() }).await.unwrap();
+    let third = own.organization.unwrap().id;
+    let list = ListKeysRequest { org_id: p.first.organization.clone() };
+    let listed: ListKeysResponse = p.first.client.app("ListKeys", list).await.unwrap();
+    let list = GetRobotApiKeysRequest { robot_id: p.deep.clone() };
+    let of_machine: GetRobotApiKeysResponse = p.first.client.app("GetRobotAPIKeys", list).await.unwrap();
+    assert_eq!((listed.api_keys.len(), of_machine.api_keys.len()), (2, 1));
+    assert!(!format!("{listed:?}{of_machine:?}").contains(&third));
+    for operation in ["DeleteKey", "RotateKey", "CreateKeyFromExistingKeyAuthorizations"] {
+        let refused =
+            p.first.client.app::<_, DeleteKeyResponse>(operation, DeleteKeyRequest { id: "abc".into() }).await;
+        assert_eq!(code(refused), InvalidArgument, "{operation}");
+    }
     world.end().await;
 }

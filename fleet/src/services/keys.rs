@@ -86,7 +86,7 @@ fn role_of(authorization: &Authorization) -> Result<(Role, ResourceKind), Refusa
 pub async fn list(context: &Context, caller: Caller, request: ListKeysRequest) -> Result<ListKeysResponse, Refusal> {
     let granted = context.authz.organization::<right::WriteOrganization>(&caller, &request.org_id).await?;
     let found = context.store.scan::<Vec<_>, DbError>(move |tx| {
-        keys::of_organization(tx, granted.id())?.into_iter().map(|key| message(tx, key)).collect()
+        keys::of_organization(tx, granted.id())?.into_iter().map(|key| message(tx, key, granted.id())).collect()
     });
     Ok(ListKeysResponse { api_keys: found.await? })
 }
@@ -139,6 +139,9 @@ async fn owned(
     caller: &Caller,
     id: &str,
 ) -> Result<(Granted<Organization, right::WriteOrganization>, Stored), Refusal> {
+    if !ids::is_id(id) {
+        return Err(Refusal::malformed_id("API key", id));
+    }
     let missing = || Refusal::not_found("API key", id);
     let key = context.store.read(|tx| keys::get(tx, id)).await?.ok_or_else(missing)?;
     let granted = context.authz.organization(caller, &key.organization).await;
@@ -163,7 +166,8 @@ async fn issue(
     Ok((id, secret))
 }
 
-pub(super) fn message(tx: &Tx<'_>, stored: Stored) -> Result<ApiKeyWithAuthorizations, DbError> {
+/// With the roles it has in that organization; what others gave it is for others to see.
+pub(super) fn message(tx: &Tx<'_>, stored: Stored, organization: &str) -> Result<ApiKeyWithAuthorizations, DbError> {
     let details = |grant: Grant| AuthorizationDetails {
         authorization_type: "role".to_owned(),
         authorization_id: format!("{}_{}", grant.kind.word(), grant.role.word()),
@@ -171,7 +175,8 @@ pub(super) fn message(tx: &Tx<'_>, stored: Stored) -> Result<ApiKeyWithAuthoriza
         resource_id: grant.resource.to_string(),
         org_id: grant.organization.to_string(),
     };
-    let authorizations = keys::grants_of(tx, &stored.id)?.into_iter().map(details).collect();
+    let grants = keys::grants_of(tx, &stored.id)?.into_iter();
+    let authorizations = grants.filter(|grant| *grant.organization == *organization).map(details).collect();
     let created_on = Some(timestamp(stored.created_at));
     let api_key = ApiKey { id: stored.id, key: String::new(), name: stored.name, created_on };
     Ok(ApiKeyWithAuthorizations { api_key: Some(api_key), authorizations })

@@ -112,10 +112,13 @@ pub async fn update(
     let name = input::given(request.name.as_deref()).map(|name| input::name("name", name)).transpose()?;
     let region = input::given(request.region.as_deref()).map(str::to_owned);
     region.as_deref().map(|region| input::printable("region", region)).transpose()?;
-    if let Some(parent) = request.parent_location_id.as_deref() {
+    // Where it lies already is no move: clients that send everything back may do so without the rights of one.
+    let here = granted.chain().locations.get(1).map_or("", |above| &**above);
+    let parent = request.parent_location_id.filter(|parent| parent != here);
+    if let Some(parent) = parent.as_deref() {
         may_move(context, &caller, &granted, parent).await?;
     }
-    let parent = request.parent_location_id.map(|parent| Some(parent).filter(|parent| !parent.is_empty()));
+    let parent = parent.map(|parent| Some(parent).filter(|parent| !parent.is_empty()));
     let moves = parent.is_some();
     let change = Change { name, parent, region };
     let now = context.clock.now();
@@ -144,12 +147,9 @@ async fn may_move(
     granted: &crate::authz::Granted<crate::authz::Location, right::WriteLocation>,
     parent: &str,
 ) -> Result<(), Refusal> {
-    let above = granted.chain().locations.get(1);
-    if above.is_none_or(|above| **above != *parent) && !(above.is_none() && parent.is_empty()) {
-        match above {
-            Some(above) => drop(context.authz.location::<right::WriteLocation>(caller, above).await?),
-            None => drop(context.authz.organization::<right::WriteOrganization>(caller, granted.organization()).await?),
-        }
+    match granted.chain().locations.get(1) {
+        Some(above) => drop(context.authz.location::<right::WriteLocation>(caller, above).await?),
+        None => drop(context.authz.organization::<right::WriteOrganization>(caller, granted.organization()).await?),
     }
     if parent.is_empty() {
         context.authz.organization::<right::WriteOrganization>(caller, granted.organization()).await?;
@@ -206,7 +206,11 @@ pub(super) async fn or_default(context: &Context, caller: &Caller, id: &str) -> 
             ResourceKind::Organization => {
                 let organization = grant.resource.to_string();
                 let all = context.store.scan::<_, DbError>(move |tx| locations::of_organization(tx, &organization));
-                candidates.extend(all.await?.into_iter().map(|location| location.id));
+                let (own, shared): (Vec<_>, Vec<_>) =
+                    all.await?.into_iter().partition(|location| *location.organization == *grant.resource);
+                // What others share must not make the organization's only location ambiguous.
+                let meant = if own.is_empty() { shared } else { own };
+                candidates.extend(meant.into_iter().map(|location| location.id));
             }
         }
     }

@@ -9,7 +9,7 @@ use api::pb::platform::app::v1::{
 use super::{input, keys, locations::or_default, part_secrets::Fresh, parts};
 use crate::{
     authn::Caller,
-    authz::right,
+    authz::{Permission, Target, right},
     clock::{Millis, timestamp},
     context::Context,
     ids,
@@ -60,7 +60,6 @@ pub async fn list(
 
 /// A location's machines that the caller may read: all of them, or those its key was given one by one.
 pub(super) async fn visible(context: &Context, caller: &Caller, location: &str) -> Result<Vec<Stored>, Refusal> {
-    use crate::authz::{Permission, Target};
     let Some(permissions) = context.authz.permissions(caller, Target::Location, location).await? else {
         return Err(Refusal::not_found("location", location));
     };
@@ -95,12 +94,15 @@ pub async fn update(
             if let Some(here) = &here {
                 context.authz.location::<right::WriteLocation>(&caller, here).await?;
             }
-            let to = context.authz.location::<right::WriteLocation>(&caller, there).await?;
-            if to.organization() != granted.organization() {
+            // Before the rights there: nobody may do this, also where the location is shared with the caller.
+            let seen = context.authz.permissions(&caller, Target::Location, there).await?.is_some();
+            let chain = context.authz.chain(Target::Location, there).await?;
+            if seen && chain.is_some_and(|chain| *chain.organization != *granted.organization()) {
                 return Err(Refusal::precondition(
                     "the location belongs to another organization: machines stay in theirs",
                 ));
             }
+            let to = context.authz.location::<right::WriteLocation>(&caller, there).await?;
             context.store.write(move |tx| machines::move_to(tx, &granted, &to, &name, now)).await?;
             context.ancestry.changed();
             context.authn.forget_all();
@@ -135,7 +137,8 @@ pub async fn api_keys(
 ) -> Result<GetRobotApiKeysResponse, Refusal> {
     let granted = context.authz.machine::<right::WriteRobot>(&caller, &request.robot_id).await?;
     let found = context.store.read::<Vec<ApiKeyWithAuthorizations>, DbError>(|tx| {
-        stored_keys::of_machine(tx, granted.id())?.into_iter().map(|key| keys::message(tx, key)).collect()
+        let found = stored_keys::of_machine(tx, granted.id())?.into_iter();
+        found.map(|key| keys::message(tx, key, granted.organization())).collect()
     });
     Ok(GetRobotApiKeysResponse { api_keys: found.await? })
 }
