@@ -89,7 +89,8 @@ fn switched_off_it_ends_and_stays_off_until_it_is_switched_on() {
     let before = world.starts();
     world.start_agent();
     world.until_checked();
-    assert_eq!((world.starts(), server(&world.status()).phase()), (before, ServerPhase::Disabled));
+    world.until("a server that is still off", |status| server(status).phase() == ServerPhase::Disabled);
+    assert_eq!(world.starts(), before);
     world.configure(&json!({"advanced_settings": {"disable_platform_server": false}}));
     world.until_ready();
     assert_eq!(server(&world.status()).crashes, 0);
