@@ -1,6 +1,6 @@
 //! The windows by the zone files of this system.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, ops::Range, rc::Rc};
 
 use api::device_config::Maintenance;
 use board::{Wall, files::Files};
@@ -8,11 +8,28 @@ use board::{Wall, files::Files};
 use super::{Calendar, Opening, ZONE_FILE_BYTES_MAX, zone_file};
 use crate::server::{WindowState, Windows};
 
-/// Looks zones up once per change of the setting, not once per question.
+/// Looks zones up once per change of the setting, and the next opening once per closing: to look through a week takes
+/// milliseconds, and the machine server's keeper asks in the moment in which a dead one has to be started again.
 pub struct SystemWindows {
     files: Rc<dyn Files>,
-    known: RefCell<Option<(Maintenance, Calendar)>>,
+    known: RefCell<Option<Known>>,
 }
+
+struct Known {
+    maintenance: Maintenance,
+    calendar: Calendar,
+    shut: Option<Shut>,
+}
+
+/// What was seen when this was looked at, good until the end.
+#[derive(Clone)]
+struct Shut {
+    good: Range<Wall>,
+    opens: Option<Wall>,
+}
+
+/// As long as a sight without any opening is good; it reaches further than this.
+const NOTHING_OPENS_MILLIS: i64 = 24 * 3_600_000;
 
 impl SystemWindows {
     /// Reads zone files from `files`.
@@ -21,12 +38,7 @@ impl SystemWindows {
         SystemWindows { files, known: RefCell::default() }
     }
 
-    fn calendar(&self, maintenance: &Maintenance) -> Calendar {
-        if let Some((known, calendar)) = &*self.known.borrow()
-            && known == maintenance
-        {
-            return calendar.clone();
-        }
+    fn look_up(&self, maintenance: &Maintenance) -> Known {
         let (calendar, unknown) =
             Calendar::new(maintenance, |zone| self.files.read(&zone_file(zone), ZONE_FILE_BYTES_MAX).ok().flatten());
         for zone in unknown {
@@ -35,17 +47,30 @@ impl SystemWindows {
                  Install the zone database (package tzdata) or name another zone"
             );
         }
-        *self.known.borrow_mut() = Some((maintenance.clone(), calendar.clone()));
-        calendar
+        Known { maintenance: maintenance.clone(), calendar, shut: None }
     }
 }
 
 impl Windows for SystemWindows {
     fn look(&self, maintenance: &Maintenance, at: Wall) -> WindowState {
-        let calendar = self.calendar(maintenance);
-        match calendar.at(at) {
-            Opening::Open => WindowState { open: true, changes: None },
-            Opening::Shut { until } => WindowState { open: false, changes: until },
+        let mut known = self.known.borrow_mut();
+        let same = known.take().filter(|known| known.maintenance == *maintenance);
+        let known = known.insert(same.unwrap_or_else(|| self.look_up(maintenance)));
+        if let Some(Shut { good, opens }) = &known.shut
+            && good.contains(&at)
+        {
+            return WindowState { open: false, changes: *opens };
+        }
+        match known.calendar.at(at) {
+            Opening::Open => {
+                known.shut = None;
+                WindowState { open: true, changes: None }
+            }
+            Opening::Shut { until: opens } => {
+                let later = Wall::from_millis(at.as_millis().saturating_add(NOTHING_OPENS_MILLIS));
+                known.shut = Some(Shut { good: at..opens.unwrap_or(later), opens });
+                WindowState { open: false, changes: opens }
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 use api::device_config::{Days, MinuteOfDay};
 
 use super::*;
+use crate::server::Windows as _;
 
 /// A compiled zone without listed changes: only a rule.
 fn zone(rule: &str) -> Vec<u8> {
@@ -22,15 +23,18 @@ fn zone(rule: &str) -> Vec<u8> {
     file
 }
 
-fn calendar(days: &str, from: &str, to: &str, rule: &str) -> Calendar {
+fn maintenance(days: &str, from: &str, to: &str) -> Maintenance {
     let window = Window {
         days: days.split(',').fold(Days::NONE, |days, day| days.with(day).unwrap()),
         from: MinuteOfDay::parse(from).unwrap(),
         to: MinuteOfDay::parse(to).unwrap(),
         zone: Zone::parse("Test/Zone").unwrap(),
     };
-    let maintenance = Maintenance { windows: [window].into(), use_server_word: true };
-    let (calendar, unknown) = Calendar::new(&maintenance, |_| Some(zone(rule)));
+    Maintenance { windows: [window].into(), use_server_word: true }
+}
+
+fn calendar(days: &str, from: &str, to: &str, rule: &str) -> Calendar {
+    let (calendar, unknown) = Calendar::new(&maintenance(days, from, to), |_| Some(zone(rule)));
     assert_eq!(unknown, Vec::<String>::new());
     calendar
 }
@@ -83,6 +87,23 @@ fn windows_follow_the_local_clock() {
     ];
     for (case, days, from, to, rule, now, answer) in table {
         assert_eq!(calendar(days, from, to, rule).at(utc(now)), answer, "{case}");
+    }
+}
+
+#[test]
+fn what_was_seen_once_is_what_would_be_seen_again() {
+    let sim = board_sim::SimBoard::new(1);
+    let files = sim.switch_on().files;
+    files.write(&zone_file(&Zone::parse("Test/Zone").unwrap()), &zone(BERLIN), board::files::Access::Readable).unwrap();
+    let kept = SystemWindows::new(std::rc::Rc::clone(&files));
+    let settings = [maintenance("sat", "02:00", "04:30"), maintenance("mon,thu", "23:00", "01:00")];
+    let start = utc("2026-03-23T00:00").as_millis();
+    // Forward in uneven steps, back again as clocks are set, and another setting now and then.
+    for step in 0..400_i64 {
+        let millis = start + step * 97 * 60_000 - if step % 50 == 49 { 3 * 86_400_000 } else { 0 };
+        let (at, setting) = (Wall::from_millis(millis), &settings[usize::from(step % 90 > 45)]);
+        let fresh = SystemWindows::new(std::rc::Rc::clone(&files));
+        assert_eq!(kept.look(setting, at), fresh.look(setting, at), "step {step}");
     }
 }
 
