@@ -383,7 +383,7 @@ fn channel(args: &ChannelArgs) -> Result<String, ReleaseError> {
             product: args.product.clone(),
             version: version.clone(),
         })?;
-        let before = folder.channel(&root, name)?;
+        let before = folder.channel_once(name)?;
         let mut products = before.as_ref().map(|before| before.products.clone()).unwrap_or_default();
         products.retain(|entry| entry.product != args.product);
         products.push(ChannelEntry { product: args.product.clone(), version, number: release.number });
@@ -503,13 +503,23 @@ fn list(data: &Path, json: bool) -> Result<String, ReleaseError> {
         Err(FolderError::NoRoot) => return Ok("no releases: add root.1.json first\n".into()),
         Err(other) => return Err(other.into()),
     };
+    // What counts no more, since keys were rotated: to be signed anew.
+    let mut lapsed = Vec::new();
     let mut channels = Vec::new();
     for name in folder.channels()? {
-        channels.extend(folder.channel(&root, &name)?);
+        match folder.channel(&root, &name) {
+            Ok(channel) => channels.extend(channel),
+            Err(FolderError::Document(cause)) => lapsed.push((format!("channel {name}"), cause)),
+            Err(other) => return Err(other.into()),
+        }
     }
     let mut releases = Vec::new();
     for (product, version) in folder.releases()? {
-        releases.extend(folder.release(&root, &product, &version)?);
+        match folder.release(&root, &product, &version) {
+            Ok(release) => releases.extend(release),
+            Err(FolderError::Document(cause)) => lapsed.push((format!("{product} {version}"), cause)),
+            Err(other) => return Err(other.into()),
+        }
     }
     if json {
         let channel = |channel: &Channel| {
@@ -531,6 +541,7 @@ fn list(data: &Path, json: bool) -> Result<String, ReleaseError> {
             "root": root.version,
             "channels": channels.iter().map(channel).collect::<Vec<_>>(),
             "releases": releases.iter().map(release).collect::<Vec<_>>(),
+            "not_counting": lapsed.iter().map(|(what, _)| what).collect::<Vec<_>>(),
         });
         return Ok(format!("{all}\n"));
     }
@@ -545,6 +556,9 @@ fn list(data: &Path, json: bool) -> Result<String, ReleaseError> {
         let platforms: Vec<_> = release.artifacts.iter().map(|artifact| artifact.platform.as_str()).collect();
         said +=
             &format!("{} {}, number {}: {}\n", release.product, release.version, release.number, platforms.join(", "));
+    }
+    for (what, cause) in &lapsed {
+        said += &format!("{what} does not count, sign it again: {cause}\n");
     }
     Ok(said)
 }

@@ -157,13 +157,34 @@ impl Folder {
 
     /// The newest root that follows, step by step, from the first one here.
     pub fn root(&self) -> Result<Root, FolderError> {
+        self.roots()?.pop().ok_or(FolderError::NoRoot)
+    }
+
+    /// The whole chain, the newest last.
+    fn roots(&self) -> Result<Vec<Root>, FolderError> {
         let first = self.document(&self.file(&root_path(1)))?.ok_or(FolderError::NoRoot)?;
         let mut root = Root::pinned(&first).map_err(|source| FolderError::BrokenChain { number: 1, source })?;
+        let mut roots = Vec::new();
         for number in 2..=ROOTS_MAX {
             let Some(next) = self.document(&self.file(&root_path(number)))? else { break };
-            root = root.successor(&next).map_err(|source| FolderError::BrokenChain { number, source })?;
+            let successor = root.successor(&next).map_err(|source| FolderError::BrokenChain { number, source })?;
+            roots.push(std::mem::replace(&mut root, successor));
         }
-        Ok(root)
+        roots.push(root);
+        Ok(roots)
+    }
+
+    /// A channel as it was genuine once: verified by the newest root here whose keys signed it. After keys were rotated
+    /// it still says which number its successor must be above.
+    pub fn channel_once(&self, name: &str) -> Result<Option<Channel>, FolderError> {
+        let Some(document) = self.document(&self.channel_file(name)?)? else { return Ok(None) };
+        Ok(Some(by_any(&self.roots()?, |root| root.channel(&document, name))?))
+    }
+
+    /// The same for a release: signed anew, it must still be the same release.
+    fn release_once(&self, product: &str, version: &Version) -> Result<Option<Release>, FolderError> {
+        let Some(document) = self.document(&self.release_file(product, version)?)? else { return Ok(None) };
+        Ok(Some(by_any(&self.roots()?, |root| root.release(&document, product, version))?))
     }
 
     /// A channel's document, verified.
@@ -220,9 +241,12 @@ impl Folder {
         version: &Version,
         files: &[PathBuf],
     ) -> Result<Release, FolderError> {
-        let release = self.root()?.release(document, product, version)?;
+        let root = self.root()?;
+        let release = root.release(document, product, version)?;
         let place = self.release_file(product, version)?;
-        self.must_be_same(&place, document, &format!("{product} {version}"))?;
+        if !self.is_signed_anew(&root, &release)? {
+            self.must_be_same(&place, document, &format!("{product} {version}"))?;
+        }
         for file in files {
             self.take_artifact(&release, file)?;
         }
@@ -236,13 +260,25 @@ impl Folder {
         Ok(release)
     }
 
+    /// Whether what is here counts no more, since its keys were taken out of the root, and `release` is the same
+    /// release with signatures that do.
+    fn is_signed_anew(&self, root: &Root, release: &Release) -> Result<bool, FolderError> {
+        let (product, version) = (&*release.product, &release.version);
+        if self.release(root, product, version).is_ok() {
+            return Ok(false);
+        }
+        let here = self.release_once(product, version)?;
+        Ok(here.is_some_and(|here| here.number == release.number && here.artifacts == release.artifacts))
+    }
+
     /// Adds or replaces a channel's document.
     pub fn add_channel(&self, document: &[u8], name: &str) -> Result<Channel, FolderError> {
         let root = self.root()?;
         let channel = root.channel(document, name)?;
         let what = format!("channel {name}");
-        // One that no longer verifies (its keys were taken out of the root) is not in the way of its successor.
-        if let Ok(Some(here)) = self.channel(&root, name) {
+        // Also above one that counts no more, since its keys were taken out of the root: devices remember its number.
+        // One that never was genuine is not in the way.
+        if let Ok(Some(here)) = self.channel_once(name) {
             if channel.version < here.version {
                 return Err(FolderError::GoesBack { what, number: channel.version, here: here.version });
             }
@@ -304,6 +340,18 @@ impl Folder {
         write_whole(place, document)?;
         write_whole(&self.path.join(STAMP), crate::ids::new_id().as_bytes())
     }
+}
+
+/// What the newest root that can verify it makes of a document; the newest root's refusal if none can.
+fn by_any<T>(roots: &[Root], read: impl Fn(&Root) -> Result<T, DocumentError>) -> Result<T, FolderError> {
+    let mut refusal = None;
+    for root in roots.iter().rev() {
+        match read(root) {
+            Ok(genuine) => return Ok(genuine),
+            Err(cause) => drop(refusal.get_or_insert(cause)),
+        }
+    }
+    Err(refusal.map_or(FolderError::NoRoot, FolderError::Document))
 }
 
 /// Writes a file that is there as a whole or not at all.

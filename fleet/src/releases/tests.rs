@@ -256,6 +256,35 @@ fn roots_rotate_with_thresholds() {
 }
 
 #[test]
+fn after_a_rotation_everything_is_signed_again_and_nothing_else_changes() {
+    let shop = Workshop::stocked();
+    ["new-root.key", "new-release.key"].iter().for_each(|key| drop(shop.ok(&format!("keygen @{key}"))));
+    shop.ok("channel --key @release.key --data @data --set stable=1.0.0");
+    shop.ok("root --previous @root.1.json --key @root.key --key @new-root.key --root-key @new-root.key --release-key @new-release.key --out @root.2.json");
+    shop.ok("add --data @data @root.2.json");
+    let listed = shop.ok("list --data @data");
+    assert!(listed.contains("platform-server 1.1.0 does not count, sign it again"), "{listed}");
+    let hint = || Catalog::read(&shop.data()).resolve(brand::MACHINE_SERVER, "stable", "linux/amd64");
+    assert!(hint().is_none());
+
+    // The old document with one more signature, and a new one about the same bytes, are both the same release.
+    shop.ok("cosign --key @new-release.key @1.0.0.json");
+    shop.ok("add --data @data @1.0.0.json");
+    let anew = "sign --key @new-release.key --artifact @1.1.0 --platform linux/amd64 --out @1.1.0.json --version 1.1.0";
+    shop.ok(&format!("{anew} --number 7"));
+    shop.refused("add --data @data @1.1.0.json", "other contents");
+    shop.ok(&format!("{anew} --number 2"));
+    shop.ok("add --data @data @1.1.0.json");
+    // Devices remember the channel's number: it goes on from the one that counts no more.
+    shop.ok("channel --key @new-release.key --data @data --set stable=1.1.0");
+    let data = shop.data();
+    let root = data.root().expect("a chain");
+    let stable = data.channel(&root, "stable").expect("reads").expect("there");
+    assert_eq!((root.version, stable.version), (2, 3));
+    assert_eq!(hint().expect("hinted at again").version.to_string(), "1.1.0");
+}
+
+#[test]
 fn a_running_server_notices() {
     let shop = Workshop::stocked();
     let watched = Watched::new(shop.data());
