@@ -200,6 +200,15 @@ impl SimWeb {
     }
 }
 
+/// An address without what may be secret in it.
+fn shown(url: &str) -> String {
+    let plain = url.split(['?', '#']).next().unwrap_or_default();
+    match plain.split_once("://").map(|(scheme, rest)| (scheme, rest.split_once('@'))) {
+        Some((scheme, Some((user, rest)))) if !user.contains('/') => format!("{scheme}://…@{rest}"),
+        _ => plain.to_owned(),
+    }
+}
+
 fn is_local(url: &str) -> bool {
     let rest = url.strip_prefix("http://").unwrap_or_default();
     rest.starts_with("127.") || rest.starts_with("localhost") || rest.starts_with("[::1]")
@@ -235,9 +244,9 @@ impl FetchPort {
 
     async fn reach(&self, url: &str, limit: Duration) -> Result<(), FetchError> {
         if !url.starts_with("http://") && !url.starts_with("https://") {
-            return Err(FetchError::BadUrl { url: url.to_owned() });
+            return Err(FetchError::BadUrl { url: shown(url) });
         }
-        let unreachable = |reason: &str| FetchError::Unreachable { url: url.to_owned(), reason: reason.to_owned() };
+        let unreachable = |reason: &str| FetchError::Unreachable { url: shown(url), reason: reason.to_owned() };
         let end = self.web.inner.clock.mono() + limit.min(CONNECT_MAX);
         match self.wait(self.web.latency(), end).await {
             Ok(()) if self.web.inner.captive.get() && url.starts_with("https://") => {
@@ -265,7 +274,7 @@ impl FetchPort {
         progress: &Progress,
         end: Mono,
     ) -> Result<u64, FetchError> {
-        let (url, rate) = (what.url.clone(), what.rate.unwrap_or(u64::MAX).min(self.web.inner.bandwidth.get()).max(1));
+        let (url, rate) = (shown(&what.url), what.rate.unwrap_or(u64::MAX).min(self.web.inner.bandwidth.get()).max(1));
         loop {
             let have = progress.have.get();
             let at = usize::try_from(have).unwrap_or(usize::MAX);
@@ -318,14 +327,14 @@ impl Fetch for FetchPort {
         self.reach(&what.url, what.total).await?;
         let found = self.web.answer(&what.url, asked_from);
         if found.status != 200 {
-            return Err(FetchError::Refused { url: what.url.clone(), status: found.status });
+            return Err(FetchError::Refused { url: shown(&what.url), status: found.status });
         }
         let length = found.body.len() as u64;
         let resumed = asked_from > 0 && found.validator == what.validator && held <= length;
         let from = if resumed { held } else { 0 };
         if found.says_length {
             if length > what.bytes_max {
-                return Err(FetchError::TooLong { url: what.url.clone(), limit: what.bytes_max });
+                return Err(FetchError::TooLong { url: shown(&what.url), limit: what.bytes_max });
             }
             let given_back = if resumed { 0 } else { held };
             self.check_space(what, (length - from).saturating_sub(given_back))?;
@@ -347,16 +356,16 @@ impl Fetch for FetchPort {
         }
         self.reach(url, limit).await?;
         let found = self.web.answer(url, 0);
-        let too_long = FetchError::TooLong { url: url.to_owned(), limit: bytes_max as u64 };
+        let too_long = FetchError::TooLong { url: shown(url), limit: bytes_max as u64 };
         match found.spoiled {
             _ if found.body.len() > bytes_max => Err(too_long),
             Some(Spoiled::EndsAfter(have)) => {
-                Err(FetchError::Truncated { url: url.to_owned(), have, expected: found.body.len() as u64 })
+                Err(FetchError::Truncated { url: shown(url), have, expected: found.body.len() as u64 })
             }
             Some(Spoiled::StallsAfter(have)) => {
                 let clock = &self.web.inner.clock;
                 clock.until(clock.mono() + limit).await;
-                Err(FetchError::Stalled { url: url.to_owned(), have })
+                Err(FetchError::Stalled { url: shown(url), have })
             }
             _ => Ok(Reply { status: found.status, body: found.body.to_vec() }),
         }
@@ -370,13 +379,13 @@ impl FetchPort {
         self.alive.or_for_ever().await;
         match self.processes.status_page(url) {
             Ok(Some((_, body))) if body.len() > bytes_max => {
-                Err(FetchError::TooLong { url: url.to_owned(), limit: bytes_max as u64 })
+                Err(FetchError::TooLong { url: shown(url), limit: bytes_max as u64 })
             }
             Ok(Some((status, body))) => Ok(Reply { status, body: body.into_bytes() }),
-            Ok(None) => Err(FetchError::Unreachable { url: url.to_owned(), reason: "connection refused".to_owned() }),
+            Ok(None) => Err(FetchError::Unreachable { url: shown(url), reason: "connection refused".to_owned() }),
             Err(()) => {
                 clock.until(clock.mono() + limit).await;
-                Err(FetchError::Stalled { url: url.to_owned(), have: 0 })
+                Err(FetchError::Stalled { url: shown(url), have: 0 })
             }
         }
     }

@@ -268,3 +268,22 @@ fn small_answers_come_with_their_status_or_not_at_all() {
         assert_eq!(seen(came), expected);
     }
 }
+
+#[test]
+fn an_error_shows_no_secret_of_an_address() {
+    let server = Server::start();
+    let host = server.address.trim_start_matches("http://").to_owned();
+    let sim = SimBoard::new(1);
+    let (board, driver) = (sim.switch_on(), Driver::new(&sim));
+    let folder = tempfile::tempdir().unwrap();
+    for host in [host, "127.0.0.1:1".to_owned()] {
+        let what = request(format!("http://user:planted@{host}/none?token=planted"), folder.path().join("part"), None);
+        let real = PortableFetch::new(String::new(), web::Tls::default());
+        let error = smol::block_on(real.download(&what, &Progress::default())).unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("planted"), "{error:?}");
+        let (fetch, online) = (Rc::clone(&board.fetch), !host.ends_with(":1"));
+        sim.web.set_online(online);
+        let error = driver.block_on(async move { fetch.download(&what, &Progress::default()).await.unwrap_err() });
+        assert!(!format!("{error} {error:?}").contains("planted"), "{error:?}");
+    }
+}

@@ -192,6 +192,10 @@ fn one_that_nobody_recorded_is_found_by_what_it_was_given() {
             let launch = Launch { environment: vec![("NOTE".to_owned(), "mine".to_owned())], ..side.launch("stays") };
             let Ok(process) = side.processes.spawn(&launch) else { panic!("{}: it starts", side.name) };
             side.ready().await;
+            // The shell is just becoming `sleep`; in the middle of that nothing shows what it was given.
+            while find("NOTE").is_empty() {
+                smol::future::yield_now().await;
+            }
             assert_eq!(find("NOTE"), [Unrecorded { id: process.id(), note: "mine".into() }], "{}", side.name);
             assert_eq!(find("OTHER"), [], "{}", side.name);
             process.kill();

@@ -12,13 +12,16 @@ mod a_weekend_offline;
 mod clocks_that_jump;
 mod crash_loops;
 mod environment_waits_for_permission;
+mod maintenance_windows;
 mod nonsense_from_the_cloud;
 mod power_cuts;
 mod refused_bytes;
+mod secrets_stay_secret;
 mod shutting_down;
 mod starts_that_never_end;
 mod updates;
 mod updates_that_fail;
+mod waiting_for_updates;
 
 use std::time::Duration;
 
