@@ -151,6 +151,8 @@ fn essence(status: &DeviceStatus) -> DeviceStatus {
     let mut essence = DeviceStatus { uptime_seconds: 0, agent_uptime_seconds: 0, device_time: None, ..status.clone() };
     if let Some(logs) = &mut essence.logs {
         logs.queued_bytes = 0;
+        // Twice as many are news: a machine server that floods for days must not be a report every few seconds.
+        logs.dropped_lines = u64::from(u64::BITS - logs.dropped_lines.leading_zeros());
     }
     for update in &mut essence.updates {
         update.percent -= update.percent % PERCENT_STEP;
@@ -164,8 +166,8 @@ fn essence(status: &DeviceStatus) -> DeviceStatus {
 fn warnings(parts: &Parts) -> Vec<String> {
     let clock = (!parts.clock_synchronised)
         .then(|| "the clock is not synchronised: times of logs and of certificates may be wrong".to_owned());
-    let lost = (parts.logs.dropped_lines > 0)
-        .then(|| format!("{} log lines were lost since the agent started", parts.logs.dropped_lines));
+    // Without their number, which may rise all the time: it stands elsewhere in the report.
+    let lost = (parts.logs.dropped_lines > 0).then(|| "log lines were lost since the agent started".to_owned());
     let full = parts
         .disks
         .iter()
@@ -173,7 +175,8 @@ fn warnings(parts: &Parts) -> Vec<String> {
         .map(|disk| format!("the disk that holds {} is almost full: make room on it", disk.path));
     let unstored = parts.config.trouble.as_ref();
     let unstored = unstored.map(|why| format!("the configuration in force would be lost by a restart: {why}"));
-    clock.into_iter().chain(unstored).chain(lost).chain(full).take(WARNINGS_MAX).map(cut).collect()
+    let windows = parts.server.trouble.iter().cloned();
+    clock.into_iter().chain(unstored).chain(lost).chain(full).chain(windows).take(WARNINGS_MAX).map(cut).collect()
 }
 
 fn server_status(report: server::Report) -> ServerStatus {
@@ -291,13 +294,14 @@ mod tests {
         assert!(told.is_news(&first), "nothing was told yet");
         told.remember(&first);
         type Change = fn(&mut Parts);
-        let table: [(&str, bool, Change); 9] = [
+        let table: [(&str, bool, Change); 10] = [
             ("nothing", false, |_| {}),
             ("time", false, |parts| parts.uptime = Duration::from_secs(9)),
             ("a few bytes", false, |parts| parts.disks[0].free_bytes = 510),
             ("many bytes", true, |parts| parts.disks[0].free_bytes = 100),
             ("lines wait", false, |parts| parts.logs.queued_bytes = 10_000),
             ("lines are lost", true, |parts| parts.logs.dropped_lines = 1),
+            ("a window cannot be followed", true, |parts| parts.server.trouble = vec!["no such zone".into()]),
             ("the machine server died", true, |parts| parts.server.crashes = 1),
             ("another configuration", true, |parts| parts.config.applied_revision = Some([1; 32])),
             ("a complaint", true, |parts| parts.config.complaints = [complained("p")].into()),
@@ -307,6 +311,21 @@ mod tests {
             change(&mut parts);
             assert_eq!(told.is_news(&compose(&facts(), parts)), news, "{case}");
         }
+    }
+
+    #[test]
+    fn lines_that_go_on_being_lost_are_news_less_and_less() {
+        let (mut told, mut news) = (Told::default(), 0);
+        for dropped_lines in 0..10_000 {
+            let mut parts = parts();
+            parts.logs.dropped_lines = dropped_lines;
+            let status = compose(&facts(), parts);
+            if told.is_news(&status) {
+                news += 1;
+                told.remember(&status);
+            }
+        }
+        assert_eq!(news, 15, "the first report, the first line, and each doubling");
     }
 
     #[test]
@@ -365,6 +384,7 @@ mod tests {
         parts.logs.dropped_lines = 3;
         parts.disks[0].free_bytes = 1;
         parts.config.trouble = Some("the disk is full".into());
-        assert_eq!(compose(&facts(), parts).warnings.len(), 4);
+        parts.server.trouble = vec!["no such zone".into()];
+        assert_eq!(compose(&facts(), parts).warnings.len(), 5);
     }
 }

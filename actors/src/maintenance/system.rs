@@ -18,6 +18,7 @@ pub struct SystemWindows {
 struct Known {
     maintenance: Maintenance,
     calendar: Calendar,
+    trouble: Vec<String>,
     shut: Option<Shut>,
 }
 
@@ -41,25 +42,27 @@ impl SystemWindows {
     fn look_up(&self, maintenance: &Maintenance) -> Known {
         let (calendar, unknown) =
             Calendar::new(maintenance, |zone| self.files.read(&zone_file(zone), ZONE_FILE_BYTES_MAX).ok().flatten());
-        for zone in unknown {
-            log::warn!(
+        let sentence = |zone: String| {
+            format!(
                 "this system does not know the time zone {zone}: maintenance windows in it stay shut. \
                  Install the zone database (package tzdata) or name another zone"
-            );
-        }
-        Known { maintenance: maintenance.clone(), calendar, shut: None }
+            )
+        };
+        let trouble: Vec<_> = unknown.into_iter().map(sentence).collect();
+        trouble.iter().for_each(|sentence| log::warn!("{sentence}"));
+        Known { maintenance: maintenance.clone(), calendar, trouble, shut: None }
     }
 }
 
 impl Windows for SystemWindows {
     fn look(&self, maintenance: &Maintenance, at: Wall) -> WindowState {
         let mut known = self.known.borrow_mut();
-        let same = known.take().filter(|known| known.maintenance == *maintenance);
+        // With what was seen ends what was read: zones are changed and installed while the agent runs.
+        let is_good = |known: &Known| known.shut.as_ref().is_none_or(|shut| shut.good.contains(&at));
+        let same = known.take().filter(|known| known.maintenance == *maintenance && is_good(known));
         let known = known.insert(same.unwrap_or_else(|| self.look_up(maintenance)));
-        if let Some(Shut { good, opens }) = &known.shut
-            && good.contains(&at)
-        {
-            return WindowState { open: false, changes: *opens };
+        if let Some(Shut { opens, .. }) = known.shut {
+            return WindowState { open: false, changes: opens };
         }
         match known.calendar.at(at) {
             Opening::Open => {
@@ -72,5 +75,9 @@ impl Windows for SystemWindows {
                 WindowState { open: false, changes: opens }
             }
         }
+    }
+
+    fn trouble(&self) -> Vec<String> {
+        self.known.borrow().as_ref().map(|known| known.trouble.clone()).unwrap_or_default()
     }
 }

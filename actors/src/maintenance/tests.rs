@@ -104,6 +104,7 @@ fn what_was_seen_once_is_what_would_be_seen_again() {
         let (at, setting) = (Wall::from_millis(millis), &settings[usize::from(step % 90 > 45)]);
         let fresh = SystemWindows::new(std::rc::Rc::clone(&files));
         assert_eq!(kept.look(setting, at), fresh.look(setting, at), "step {step}");
+        assert!(kept.trouble().is_empty());
     }
 }
 
@@ -124,6 +125,16 @@ fn an_unknown_zone_keeps_its_window_shut_and_is_named() {
     assert_eq!(calendar.at(utc("2026-01-01T00:00")), Opening::Open);
     let (_, unknown) = Calendar::new(&only("Europe/Berlin"), |_| Some(b"no zone".to_vec()));
     assert_eq!(unknown, ["Europe/Berlin"]);
+
+    // The report names it until somebody installs it.
+    let files = board_sim::SimBoard::new(1).switch_on().files;
+    let (windows, mars) = (SystemWindows::new(std::rc::Rc::clone(&files)), only("Mars/Olympus"));
+    assert!(!windows.look(&mars, utc("2026-01-01T00:00")).open);
+    assert!(windows.trouble()[0].contains("Mars/Olympus"));
+    let path = zone_file(&Zone::parse("Mars/Olympus").unwrap());
+    files.write(&path, &zone("MTC0"), board::files::Access::Readable).unwrap();
+    assert!(windows.look(&mars, utc("2026-01-02T00:00")).open);
+    assert!(windows.trouble().is_empty());
 }
 
 #[test]

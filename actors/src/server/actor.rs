@@ -358,6 +358,9 @@ impl Shell {
     fn publish(&self) {
         let mut report = self.machine.report();
         report.last_lines.clone_from(&self.last_lines);
+        if self.machine.settings().is_some_and(|settings| settings.maintenance.is_some()) {
+            report.trouble = self.ports.windows.trouble();
+        }
         let before = self.ports.report.get();
         if !self.ports.report.publish_if_changed(report.clone()) {
             return;

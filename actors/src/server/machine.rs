@@ -373,6 +373,7 @@ impl Machine {
             crashes_of_program: self.crashes_of_program,
             last_exit: self.last_exit.clone(),
             last_lines: Vec::new(),
+            trouble: Vec::new(),
             restart_pending: match &self.state {
                 State::Looking { foreign: Some(url), .. } => {
                     format!("not started: a program that this agent did not start answers at {url}; stop that one")

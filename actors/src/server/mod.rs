@@ -116,6 +116,8 @@ pub struct Report {
     pub last_lines: Vec<String>,
     /// Why a restart that is wanted has not happened yet; empty when none is wanted.
     pub restart_pending: String,
+    /// What of the maintenance windows cannot be followed, and what to do about it.
+    pub trouble: Vec<String>,
     /// Where it says it serves.
     pub url: String,
     /// Restarts carried out for operators: compare with `cloud::RestartsWanted`.
@@ -137,4 +139,7 @@ pub struct WindowState {
 pub trait Windows {
     /// As of `at`.
     fn look(&self, maintenance: &Maintenance, at: Wall) -> WindowState;
+
+    /// What cannot be followed of the windows looked at last, as sentences.
+    fn trouble(&self) -> Vec<String>;
 }
