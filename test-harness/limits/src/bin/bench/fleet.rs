@@ -140,14 +140,20 @@ pub(crate) async fn measure(folder: &Path, secs: u64, table: &mut Table) -> Resu
         };
         Loop { bearer: Some(token.clone()), request: Box::new(request) }
     });
-    let (outcome, _) = bench.run::<_, LogResponse>(robot_service::LOG.path, loops.collect()).await?;
+    let (outcome, spent) = bench.run::<_, LogResponse>(robot_service::LOG.path, loops.collect()).await?;
     let (entries, calls) = (LOG_ENTRIES as f64, outcome.per_cpu_second());
     let limit = 1.0 / (1.0 / limits.echo + entries / limits.log_rows);
     table.row(
         "log entries (Log, 100 entries) per CPU-second",
         format!("{} = {:.0} % of the limit", rounded(calls * entries), 100.0 * calls / limit),
         "≥ 60 %",
-        format!("limit {} entries from echo and raw log rows", rounded(limit * entries)),
+        format!(
+            "limit {} entries from echo and raw log rows; {:.2} writes and {:.3} commits a call ({:.0} % of echo and those writes)",
+            rounded(limit * entries),
+            spent.writes / outcome.calls.max(1) as f64,
+            spent.commits / outcome.calls.max(1) as f64,
+            100.0 * calls * (1.0 / limits.echo + spent.writes / outcome.calls.max(1) as f64 / limits.writes),
+        ),
     );
     let after = resident_mb(fleet.process.pid());
     table.row(
