@@ -3,7 +3,10 @@
 //! Asks the server for what it lists and compares names here. Never guesses: two of one name are an error that shows how
 //! to tell them apart.
 
-use api::pb::platform::app::v1::{self as app, app_service};
+use api::{
+    client::Code,
+    pb::platform::app::v1::{self as app, app_service},
+};
 
 use crate::{failure::Failure, session::Session};
 
@@ -88,11 +91,17 @@ pub(crate) fn parts(session: &Session, machine_id: &str) -> Result<Vec<app::Robo
     Ok(session.ask("could not list the parts", app_service::GET_ROBOT_PARTS, &request)?.parts)
 }
 
-/// The part that is meant: by id, by `[LOCATION/]MACHINE` for its main part, by `LOCATION/MACHINE/PART`, or the main
+/// The part that is meant: by its own id or its machine's, by `[LOCATION/]MACHINE` for its main part, by `LOCATION/MACHINE/PART`, or the main
 /// part of the only machine.
 pub(crate) fn part(session: &Session, given: Option<&str>) -> Result<app::RobotPart, Failure> {
     if let Some(id) = given.filter(|given| is_id(given)) {
-        return part_by_id(session, id).map(|(part, _)| part);
+        match part_by_id(session, id) {
+            // The id of a machine, perhaps: its main part, as with its name.
+            Err(failure) if failure.code() == Some(Code::NotFound) => {
+                return parts(session, id).and_then(|parts| main_part(parts, id)).map_err(|_| failure);
+            }
+            found => return found.map(|(part, _)| part),
+        }
     }
     let (machine_name, part_name) = match given.map(|given| given.splitn(3, '/').collect::<Vec<_>>()).as_deref() {
         Some([location, machine, part]) => (Some(format!("{location}/{machine}")), Some((*part).to_owned())),
@@ -102,11 +111,13 @@ pub(crate) fn part(session: &Session, given: Option<&str>) -> Result<app::RobotP
     let parts = parts(session, &machine.id)?;
     match part_name {
         Some(name) => only(parts, "part", Some(&name), |one| (&one.id, &one.name), "use its id"),
-        None => parts
-            .into_iter()
-            .find(|part| part.main_part)
-            .ok_or_else(|| Failure::NotFound(format!("the machine {:?} has no main part", machine.name))),
+        None => main_part(parts, &machine.name),
     }
+}
+
+fn main_part(parts: Vec<app::RobotPart>, machine: &str) -> Result<app::RobotPart, Failure> {
+    let main = parts.into_iter().find(|part| part.main_part);
+    main.ok_or_else(|| Failure::NotFound(format!("the machine {machine:?} has no main part")))
 }
 
 /// The part with this id, and its configuration as text.

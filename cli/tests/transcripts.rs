@@ -154,7 +154,7 @@ fn a_part_is_found_by_what_a_person_would_say() {
         assert_eq!(done.exit, 0, "{line}: {}", done.err);
         serde_json::from_str::<serde_json::Value>(&done.out).unwrap()["id"].as_str().unwrap().to_owned()
     };
-    for line in ["", "rover", "plant/rover", "plant/rover/rover-main", ROVER_MAIN] {
+    for line in ["", "rover", "plant/rover", "plant/rover/rover-main", ROVER_MAIN, ROVER] {
         assert_eq!(name(line), ROVER_MAIN, "{line:?}");
     }
     desk.fails(

@@ -119,7 +119,10 @@ pub(super) fn run(session: &Session, verb: Verb, output: &mut Output) -> Result<
                 }
             }
             output.done(
-                &format!("The devices of {:?} try their updates again within a minute, or when they are back.", machine.name),
+                &format!(
+                    "The devices of {:?} try their updates again within a minute, or when they are back.",
+                    machine.name
+                ),
                 json!({"machine_id": machine.id}),
             )
         }

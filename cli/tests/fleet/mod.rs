@@ -141,14 +141,19 @@ fn serve(state: &mut State, request: &Request, line: &mut dyn Line) {
         "GetRobot" => reply(line, &app::GetRobotResponse { robot: Some(robot(ROVER, PLANT, OnlineState::Online)) }),
         "NewRobot" => reply(line, &app::NewRobotResponse { id: ARM.into() }),
         "GetRobotParts" => {
-            let of_rover = read::<app::GetRobotPartsRequest>(request).robot_id == ROVER;
-            reply(
-                line,
-                &app::GetRobotPartsResponse { parts: vec![part(state, if of_rover { ROVER_MAIN } else { ARM_MAIN })] },
-            );
+            let main = match read::<app::GetRobotPartsRequest>(request).robot_id.as_str() {
+                ROVER => ROVER_MAIN,
+                ARM => ARM_MAIN,
+                _ => return trailers_only(line, 5, "no%20such%20machine"),
+            };
+            reply(line, &app::GetRobotPartsResponse { parts: vec![part(state, main)] });
         }
         "GetRobotPart" => {
-            let part = part(state, &read::<app::GetRobotPartRequest>(request).id);
+            let id = read::<app::GetRobotPartRequest>(request).id;
+            if [ROVER, ARM].contains(&id.as_str()) {
+                return trailers_only(line, 5, "no%20such%20part");
+            }
+            let part = part(state, &id);
             reply(line, &app::GetRobotPartResponse { part: Some(part), config_json: state.config.clone() });
         }
         "UpdateRobotPart" => update(state, read(request), line),
