@@ -35,7 +35,10 @@ fn matrix() -> String {
          for on a location or an organization, is asked for on everything in it. What no role of the caller reaches \
          is not found; what it sees but may not do is denied.\n\n\
          Devices hold none of these: a part's own secret, or a secret of a location above it, opens that part's \
-         device calls and nothing else. An API key needs `control_robot` for them.\n",
+         device calls and nothing else. An API key needs `control_robot` for them.\n\n\
+         In configurations, histories included, who lacks `write_robot` (for a fragment `write_fragment`) sees `********` \
+         instead of passwords, values of the machine server's environment, and what is given to variables of fragments. \
+         Device calls carry them in clear, since a device needs them: also to an operator's key that makes such a call.\n",
     );
     for (title, target) in TARGETS {
         write!(page, "\n## On {title}\n\n| permission |").unwrap();
