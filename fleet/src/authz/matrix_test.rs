@@ -1,6 +1,6 @@
 //! Prints the whole matrix to docs/permissions.md and compares: who changes the table sees what that means.
 //!
-//! `UPDATE_EXPECT=1 cargo test -p fleet matrix` writes the file.
+//! `make docs` writes the file.
 
 use std::{fmt::Write, path::Path};
 
@@ -28,7 +28,7 @@ fn matrix() -> String {
     let mut page = String::from(
         "# Permissions\n\n\
          Generated from `fleet/src/authz/policy.rs`; a test fails when it is stale \
-         (`UPDATE_EXPECT=1 cargo test -p fleet matrix` writes it).\n\n\
+         (`make docs` writes it).\n\n\
          Read: a key that has the role of the column, given on the organization, on a location above the thing (or on it), \
          or on the machine, may do what the row says to the thing of the section. \"By a share\": the role was given on \
          another organization, with which a location above the thing is shared. A permission about machines, asked \
@@ -58,9 +58,9 @@ fn matrix() -> String {
 }
 
 #[test]
-fn the_written_matrix_is_the_matrix() {
+fn the_generated_matrix_is_fresh() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/permissions.md");
-    if std::env::var_os("UPDATE_EXPECT").is_some() {
+    if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&path, matrix()).unwrap();
     }
     assert_eq!(std::fs::read_to_string(&path).unwrap_or_default(), matrix(), "{} is stale", path.display());
