@@ -102,13 +102,14 @@ impl Process for Child {
     }
 
     async fn exited(&self) -> Exit {
-        loop {
-            if let Some(exit) = self.look() {
-                return exit;
-            }
-            if let Err(error) = self.handle.readable().await {
+        // Looks at the first wake-up: the reactor reports an event that came before its question a second time, and the
+        // next machine server would start later by that.
+        let end = self.handle.read_with(|_| self.look().ok_or_else(|| io::ErrorKind::WouldBlock.into())).await;
+        match end {
+            Ok(exit) => exit,
+            Err(error) => {
                 log::error!("process {} cannot be watched: {error}", self.id.pid);
-                std::future::pending::<()>().await;
+                std::future::pending().await
             }
         }
     }
