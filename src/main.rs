@@ -1,17 +1,8 @@
 //! Parse, build, run, drain. Exit codes are in `--help` and in docs/runbook.md.
 
 // Input from outside must never end the process. A broken invariant may, with its reason (docs/adr/0005).
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::expect_used,
-        clippy::indexing_slicing,
-        clippy::panic,
-        clippy::string_slice,
-        clippy::unreachable,
-        clippy::unwrap_used
-    )
-)]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::string_slice, clippy::unreachable))]
+#![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unwrap_used))]
 
 use std::{
     env,

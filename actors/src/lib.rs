@@ -10,17 +10,8 @@
 //! joined by lies in [`kit`]; who is joined to whom is written in the agent's `wiring.rs` and nowhere else.
 
 // Input from outside must never end the process. A broken invariant may, with its reason (docs/adr/0005).
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::expect_used,
-        clippy::indexing_slicing,
-        clippy::panic,
-        clippy::string_slice,
-        clippy::unreachable,
-        clippy::unwrap_used
-    )
-)]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::string_slice, clippy::unreachable))]
+#![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unwrap_used))]
 
 pub mod cloud;
 pub mod config;

@@ -4,17 +4,8 @@
 //! client of the fleet server and by downloads alike, so that both believe the same authorities, read once.
 
 // Input from outside must never end the process. A broken invariant may, with its reason (docs/adr/0005).
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::expect_used,
-        clippy::indexing_slicing,
-        clippy::panic,
-        clippy::string_slice,
-        clippy::unreachable,
-        clippy::unwrap_used
-    )
-)]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::string_slice, clippy::unreachable))]
+#![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unwrap_used))]
 
 mod names;
 pub mod proxy;
