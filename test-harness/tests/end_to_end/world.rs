@@ -27,7 +27,7 @@ use api::{
     },
 };
 pub use rustix::process::Signal;
-use rustix::process::{Pid, kill_process, test_kill_process};
+use rustix::process::{Pid, kill_process, kill_process_group, test_kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use test_harness::real::{
@@ -363,7 +363,8 @@ impl Drop for World {
         let had_agent = self.agent.take().is_some();
         drop(self.fleet.take());
         if !had_agent && let Some(pid) = self.page("/pid").and_then(|(_, body)| body.parse().ok()) {
-            signal(pid, Signal::KILL);
+            // With the children that it was told to have.
+            let _ = kill_process_group(self::pid(pid), Signal::KILL);
         }
     }
 }
