@@ -83,7 +83,9 @@ impl From<StartError> for Failure {
         let code = match &why {
             StartError::Port(ServeError::InUse { .. } | ServeError::Listen { .. }) => exit::PORT,
             StartError::Database(OpenError::Newer { .. }) => exit::NEWER,
-            StartError::Folder { .. } | StartError::Database(_) | StartError::Key(_) => exit::FOLDER,
+            StartError::Folder { .. } | StartError::Foreign { .. } | StartError::Database(_) | StartError::Key(_) => {
+                exit::FOLDER
+            }
             _ => exit::FAILED,
         };
         Self::new(code, &why)

@@ -71,6 +71,12 @@ pub enum StartError {
         #[source]
         source: io::Error,
     },
+    /// Somebody else's folder: closing it to others and filling it with ours would do harm.
+    #[error("{path} holds files and none of this server's: name a new or an empty folder")]
+    Foreign {
+        /// Which.
+        path: PathBuf,
+    },
     /// See [`OpenError`].
     #[error(transparent)]
     Database(#[from] OpenError),
@@ -109,12 +115,19 @@ impl Running {
     }
 }
 
+/// What a folder of this server holds, at least one of them.
+const OURS: [&str; 3] = ["state.db", "server.key", "releases"];
+
 /// Makes the data folder if it is not there, for its owner only.
 pub fn data_folder(path: &Path) -> Result<(), StartError> {
     let folder = |source| StartError::Folder { path: path.into(), source };
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(folder)?;
     let mode = fs::metadata(path).map_err(folder)?.permissions().mode();
     if mode & 0o077 != 0 {
+        let is_empty = fs::read_dir(path).map_err(folder)?.next().is_none();
+        if !is_empty && !OURS.iter().any(|name| path.join(name).exists()) {
+            return Err(StartError::Foreign { path: path.into() });
+        }
         fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o700)).map_err(folder)?;
     }
     Ok(())

@@ -131,6 +131,14 @@ fn a_newer_database_a_foreign_file_and_a_bad_folder_are_refused() {
     let (code, _, err) = serve(&file);
     assert_eq!(code, 4, "{err}");
     assert!(err.contains("data folder"), "{err}");
+
+    let others = folder.path().join("others");
+    fs::create_dir(&others).unwrap();
+    fs::write(others.join("letters"), "").unwrap();
+    let (code, _, err) = serve(&others);
+    assert_eq!(code, 4, "{err}");
+    assert!(err.contains("none of this server's"), "{err}");
+    assert_ne!(fs::metadata(&others).unwrap().permissions().mode() & 0o077, 0, "its mode is as it was");
 }
 
 #[tokio::test]

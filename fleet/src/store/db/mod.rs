@@ -94,7 +94,7 @@ struct Inner {
 /// Connections nobody uses at the moment.
 struct Pool {
     idle: Mutex<Vec<Connection>>,
-    free: Semaphore,
+    free: Arc<Semaphore>,
 }
 
 /// Inside a transaction: runs statements. The same for reading and writing; a reader's engine refuses to write.
@@ -133,9 +133,10 @@ impl Db {
         E: From<DbError> + Send + 'static,
     {
         let inner = self.inner.clone();
+        // Before a thread is taken: threads that wait for each other's connections would leave none for downloads.
+        let permit = Arc::clone(&inner.scanners.free).acquire_owned().await.map_err(|_| DbError::Closed)?;
         let done = tokio::task::spawn_blocking(move || {
-            let permit = tokio::runtime::Handle::current().block_on(inner.scanners.free.acquire());
-            let _permit = permit.map_err(|_| DbError::Closed)?;
+            let _permit = permit;
             inner.scanners.snapshot(&inner.counters, work)
         });
         done.await.map_err(|_| DbError::Closed)?
@@ -163,7 +164,7 @@ impl Db {
 impl Pool {
     fn open(path: &Path, size: usize) -> Result<Self, OpenError> {
         let idle = (0..size).map(|_| Connection::open_reader(path)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { idle: Mutex::new(idle), free: Semaphore::new(size) })
+        Ok(Self { idle: Mutex::new(idle), free: Arc::new(Semaphore::new(size)) })
     }
 
     /// One consistent view for all statements of `work`. The caller holds one of the `free` permits.
