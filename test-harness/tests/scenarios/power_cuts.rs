@@ -60,3 +60,22 @@ fn during_a_change_of_the_configuration() {
     );
     println!("{runs} runs");
 }
+
+#[test]
+fn during_a_restart_that_somebody_asked_for() {
+    let runs = at_every_write(
+        world,
+        |world| {
+            world.start();
+            world.run_for(minutes(10));
+            world.cloud.mark_for_restart();
+            world.run_for(minutes(30));
+        },
+        |world| {
+            let last = world.board.processes.started().pop().expect("it was started");
+            assert!(last.at >= minutes(10), "it was not restarted");
+            assert!(!world.cloud.is_marked(), "somebody still waits");
+        },
+    );
+    println!("{runs} runs");
+}
