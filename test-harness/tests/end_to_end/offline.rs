@@ -107,6 +107,7 @@ fn lines_wait_and_arrive_once_and_in_order() {
     world.start_agent();
     say_more(50);
     world.start_fleet();
+    eventually("lines of the second process", || (chatter(&world.lines("")).len() == 2).then_some(())).unwrap();
     beyond(&world, 60);
     let lines = world.lines_by("", 37);
     let runs = whole(&lines, 0);

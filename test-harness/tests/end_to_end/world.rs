@@ -7,10 +7,9 @@
 
 use std::{
     fs,
-    net::TcpListener,
+    net::{TcpListener, UdpSocket},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU16, Ordering},
 };
 
 use api::{
@@ -48,8 +47,7 @@ pub type UpdatePhase = update_status::Phase;
 
 /// The agent's minute, in seconds.
 const MINUTE: f64 = 1.0;
-/// Ports for status pages: below those that the system gives to outgoing connections, and apart for each test process.
-static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
+/// Ports for status pages.
 const PORTS: u16 = 8_000;
 const FIRST_PORT: u16 = 20_000;
 
@@ -68,6 +66,7 @@ pub struct World {
     pub url: String,
     /// Where the machine server is asked until it names a better place.
     pub status_url: String,
+    _port: Port,
     numbers: u64,
     folder: PathBuf,
     // Last, so that it outlives the processes.
@@ -93,7 +92,8 @@ impl World {
         let device = Device::create(&client, &owner.organization_id, "Here", "machine").expect("a machine");
         let options = AgentOptions { minute: Some(MINUTE), ..AgentOptions::new(&folder.join("device")) };
         fs::create_dir_all(&options.folder).expect("a folder for the device");
-        let status_url = format!("http://127.0.0.1:{}", free_port());
+        let port = Port::reserve();
+        let status_url = format!("http://127.0.0.1:{}", port.number);
         let url = fleet.url.clone();
         let mut world = World {
             fleet: Some(fleet),
@@ -104,6 +104,7 @@ impl World {
             agent: None,
             url,
             status_url,
+            _port: port,
             numbers: 0,
             folder: folder.to_owned(),
             own: None,
@@ -375,16 +376,23 @@ fn start_fleet(folder: &Path, listen: &str) -> Fleet {
         .expect("a fleet server")
 }
 
-/// A port that is free, and that no other test of this run is given.
-pub fn free_port() -> u16 {
-    let begin = u16::try_from(std::process::id() % u32::from(PORTS)).unwrap_or(0);
-    for _ in 0..PORTS {
-        let port = FIRST_PORT + (begin + NEXT_PORT.fetch_add(1, Ordering::Relaxed)) % PORTS;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
+/// A port of this machine that is free and stays this test's own, also before somebody listens there: whoever holds the
+/// number for datagrams has it. Below the ports that the system gives to outgoing connections.
+struct Port {
+    number: u16,
+    _held: UdpSocket,
+}
+
+impl Port {
+    fn reserve() -> Port {
+        let begin = u16::try_from(std::process::id() % u32::from(PORTS)).unwrap_or(0);
+        let numbers = (0..PORTS).map(|step| FIRST_PORT + (begin + step) % PORTS);
+        let mut free = numbers.filter_map(|number| {
+            let held = UdpSocket::bind(("127.0.0.1", number)).ok()?;
+            TcpListener::bind(("127.0.0.1", number)).is_ok().then_some(Port { number, _held: held })
+        });
+        free.next().expect("no port is free")
     }
-    panic!("no port is free");
 }
 
 /// The machine server in a status.
