@@ -25,8 +25,8 @@ needs:
 
 # The agent is built alone, so that it links nothing that only the server or the tools want.
 programs: needs
-	$(CARGO) build --quiet --package platform-agent
-	$(CARGO) build --quiet --package fleet --package platform-cli --package test-harness --bins
+	@$(CARGO) build --quiet --package platform-agent
+	@$(CARGO) build --quiet --package fleet --package platform-cli --package test-harness --bins
 
 sandbox: programs
 	@target/debug/sandbox $(ARGS)

@@ -152,7 +152,11 @@ async fn run(
         loop {
             match signals.next().await {
                 platform::Asked::Stop => return None,
-                platform::Asked::Reload => drop(agent.reload.try_send(actors::config::Reload)),
+                platform::Asked::Reload => {
+                    // Full queues hold the same wish already.
+                    let _ = agent.reload.try_send(actors::config::Reload);
+                    let _ = agent.poke.try_send(());
+                }
             }
         }
     }
