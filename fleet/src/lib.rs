@@ -13,6 +13,7 @@ pub mod compose;
 pub mod context;
 pub mod documents;
 pub mod edge;
+pub mod encoded_struct;
 pub mod hex;
 pub mod ids;
 pub mod init;

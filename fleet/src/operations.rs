@@ -107,7 +107,7 @@ use api::pb::{
     },
     proto::rpc::v1 as rpc,
 };
-use services::configuration::EncodedConfig;
+use services::{configuration::EncodedConfig, encoded_part::EncodedPart};
 
 operations! { table:
     "proto.rpc.v1.AuthService" for Anybody auth_service_server::AuthService {
@@ -135,7 +135,7 @@ operations! { table:
         unary UpdateRobot update_robot(app::UpdateRobotRequest) -> app::UpdateRobotResponse = services::machines::update;
         unary GetRobotParts get_robot_parts(app::GetRobotPartsRequest) -> app::GetRobotPartsResponse = services::machines::parts;
         unary GetRobotAPIKeys get_robot_api_keys(app::GetRobotApiKeysRequest) -> app::GetRobotApiKeysResponse = services::machines::api_keys;
-        unary GetRobotPart get_robot_part(app::GetRobotPartRequest) -> app::GetRobotPartResponse = services::parts::get;
+        unary GetRobotPart get_robot_part(app::GetRobotPartRequest) -> EncodedPart = services::parts::get;
         unary GetRobotPartByNameAndLocation get_robot_part_by_name_and_location(app::GetRobotPartByNameAndLocationRequest) -> app::GetRobotPartByNameAndLocationResponse = services::parts::get_by_name;
         unary GetRobotPartHistory get_robot_part_history(app::GetRobotPartHistoryRequest) -> app::GetRobotPartHistoryResponse = services::parts::history;
         unary UpdateRobotPart update_robot_part(app::UpdateRobotPartRequest) -> app::UpdateRobotPartResponse = services::parts::update;

@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod configuration;
 pub mod device;
+pub mod encoded_part;
 pub mod fragments;
 pub mod input;
 pub mod keys;

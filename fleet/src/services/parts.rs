@@ -5,13 +5,13 @@ use api::{
     pb::platform::app::v1::{
         AuthenticatorInfo, DeleteRobotPartRequest, DeleteRobotPartResponse, GetRobotPartByNameAndLocationRequest,
         GetRobotPartByNameAndLocationResponse, GetRobotPartHistoryRequest, GetRobotPartHistoryResponse,
-        GetRobotPartRequest, GetRobotPartResponse, MarkPartAsMainRequest, MarkPartAsMainResponse,
-        MarkPartForRestartRequest, MarkPartForRestartResponse, NewRobotPartRequest, NewRobotPartResponse, RobotPart,
-        RobotPartHistoryEntry, SharedSecret, UpdateRobotPartRequest, UpdateRobotPartResponse,
+        GetRobotPartRequest, MarkPartAsMainRequest, MarkPartAsMainResponse, MarkPartForRestartRequest,
+        MarkPartForRestartResponse, NewRobotPartRequest, NewRobotPartResponse, RobotPart, RobotPartHistoryEntry,
+        SharedSecret, UpdateRobotPartRequest, UpdateRobotPartResponse,
     },
 };
 
-use super::{input, locations::or_default, machines::presence, part_secrets};
+use super::{encoded_part::EncodedPart, input, locations::or_default, machines::presence, part_secrets};
 use crate::{
     authn::Caller,
     authz::{Granted, Part, Permission, right},
@@ -32,15 +32,10 @@ pub(super) const HISTORY_BYTES_MAX: usize = 1024 * 1024;
 const WHOLE_HISTORY_BYTES_MAX: usize = 8 * HISTORY_BYTES_MAX;
 
 /// GetRobotPart.
-pub async fn get(
-    context: &Context,
-    caller: Caller,
-    request: GetRobotPartRequest,
-) -> Result<GetRobotPartResponse, Refusal> {
+pub async fn get(context: &Context, caller: Caller, request: GetRobotPartRequest) -> Result<EncodedPart, Refusal> {
     let granted = context.authz.part::<right::ReadRobotConfig>(&caller, &request.id).await?;
-    let part = read(context, &granted).await?;
-    let config_json = part.robot_config_json.clone().unwrap_or_default();
-    Ok(GetRobotPartResponse { part: Some(part), config_json })
+    let (part, secrets) = look_up(context, &granted).await?;
+    Ok(EncodedPart::new(without_struct(context, &granted, part, secrets)))
 }
 
 /// GetRobotPartByNameAndLocation: by its name or by the first label of its full name.
@@ -230,6 +225,15 @@ pub(super) async fn read(
     context: &Context,
     granted: &Granted<Part, right::ReadRobotConfig>,
 ) -> Result<RobotPart, Refusal> {
+    let (part, secrets) = look_up(context, granted).await?;
+    Ok(message(context, granted, part, secrets))
+}
+
+/// The row and, for callers who may read them, its secrets.
+async fn look_up(
+    context: &Context,
+    granted: &Granted<Part, right::ReadRobotConfig>,
+) -> Result<(Stored, Vec<SharedSecret>), Refusal> {
     let secret_reader = granted.also::<right::ReadRobotSecret>();
     let found = context.store.read::<_, DbError>(|tx| {
         let Some(part) = parts::get(tx, granted.id())? else { return Ok(None) };
@@ -237,7 +241,7 @@ pub(super) async fn read(
         Ok(Some((part, secrets)))
     });
     let (part, sealed) = found.await?.ok_or_else(|| Refusal::not_found("robot part", granted.id()))?;
-    Ok(message(context, granted, part, part_secrets::opened(&context.authn.sealer, sealed)))
+    Ok((part, part_secrets::opened(&context.authn.sealer, sealed)))
 }
 
 /// The same for a row that is at hand.
@@ -259,6 +263,18 @@ fn message(
     part: Stored,
     secrets: Vec<SharedSecret>,
 ) -> RobotPart {
+    let part = without_struct(context, granted, part, secrets);
+    let config = part.robot_config_json.as_deref().map(documents::to_struct);
+    RobotPart { robot_config: config, ..part }
+}
+
+/// The same with the text of the configuration only.
+fn without_struct(
+    context: &Context,
+    granted: &Granted<Part, right::ReadRobotConfig>,
+    part: Stored,
+    secrets: Vec<SharedSecret>,
+) -> RobotPart {
     let (live, online_state) = presence(context, Some(&part.id), part.last_access);
     // Passwords inside are for those who could write others in their place.
     let config = match granted.permissions().contains(Permission::WriteRobot) {
@@ -273,7 +289,7 @@ fn message(
         name: part.name,
         secret: secrets.first().map(|newest| newest.secret.clone()).unwrap_or_default(),
         robot: part.machine,
-        robot_config: Some(documents::to_struct(&config)),
+        robot_config: None,
         last_access: live.last_access.map(timestamp),
         user_supplied_info: None,
         main_part: part.main,
