@@ -20,6 +20,7 @@ async fn main() -> Result<(), Trouble> {
     let folder = std::env::temp_dir().join(format!("bench-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
     let only = arg("only", String::new());
+    let load_before = load();
     let measured = async {
         let mut table = Table::default();
         if only != "agent" {
@@ -35,7 +36,7 @@ async fn main() -> Result<(), Trouble> {
     fs::remove_dir_all(&folder)?;
     let table = measured?;
 
-    let text = table.markdown(&machine());
+    let text = table.markdown(&machine(&load_before));
     println!("{text}");
     let record: PathBuf = arg("record", PathBuf::new());
     if !record.as_os_str().is_empty() {
@@ -45,19 +46,24 @@ async fn main() -> Result<(), Trouble> {
     Ok(())
 }
 
+/// Runnable processes of the last minute, others' included.
+fn load() -> String {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace().next().unwrap_or("unknown").to_owned()
+}
+
 /// Day, processor, kernel and load: what the figures depend on.
-fn machine() -> String {
+fn machine(load_before: &str) -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let days = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400);
     let cpu = read("/proc/cpuinfo");
     let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
     let cores = cpu.lines().filter(|line| line.starts_with("processor")).count();
-    let load = read("/proc/loadavg");
     format!(
-        "{}, {cores} × {}, Linux {}, load {}",
+        "{}, {cores} × {}, Linux {}, load {load_before} before and {} after",
         table::date(days),
         model.trim_start_matches([' ', '\t', ':']),
         read("/proc/sys/kernel/osrelease").trim(),
-        load.split_whitespace().next().unwrap_or("unknown"),
+        load(),
     )
 }
