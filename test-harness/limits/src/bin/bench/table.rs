@@ -18,7 +18,7 @@ impl Table {
 
     /// The table under a heading.
     pub(crate) fn markdown(&self, heading: &str) -> String {
-        let mut text = format!("## {heading}\n\n| figure | value | goal | made of |\n|---|---|---|---|\n");
+        let mut text = format!("### {heading}\n\n| figure | value | goal | made of |\n|---|---|---|---|\n");
         for [what, figure, goal, how] in &self.rows {
             let _ = writeln!(text, "| {what} | {figure} | {goal} | {how} |");
         }
