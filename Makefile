@@ -4,7 +4,7 @@
 #   make test      every test that needs neither root nor a network
 #   make check     formatting, lints, licences and bans
 #   make bench     speed and memory, as ratios to limits measured in the same run; appended to docs/benchmarks.md
-#   make swarm     many simulated devices with faults, and a million random configurations (SEEDS=200)
+#   make swarm     10,000 simulated days of devices with faults, and a million random configurations (ARGS="--days 100")
 #   make build     the programs as they are shipped, into target/
 
 SHELL := /bin/bash
@@ -12,7 +12,6 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 CARGO ?= cargo
 ARGS ?=
-SEEDS ?= 200
 
 .PHONY: help sandbox test check fmt clippy deny bench swarm build programs needs docs
 
@@ -55,7 +54,7 @@ bench: build
 	packaging/bench.sh $(ARGS)
 
 swarm: needs
-	$(CARGO) run --quiet --release --package test-harness --bin swarm -- --seeds $(SEEDS) $(ARGS)
+	$(CARGO) run --quiet --release --package test-harness --bin swarm -- $(ARGS)
 
 # The pages that are written from tables in the source.
 docs:

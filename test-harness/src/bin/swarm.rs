@@ -1,9 +1,11 @@
 //! Many simulated devices through bad days, and many random configurations; the first failure is shown with its seed.
 //!
-//! `swarm --seeds 200 --from 1000 --documents 1000000`. The same seed and the same commit give the same failure, so a
+//! `swarm --days 10000 --from 1000 --documents 1000000`: devices, one per seed, until they have lived that many days
+//! together; `--seeds 1` is one device. The same seed and the same commit give the same failure, so a
 //! seed that fails becomes a named test.
 
 use std::{
+    fmt,
     process::ExitCode,
     sync::{
         Mutex, PoisonError,
@@ -14,31 +16,42 @@ use std::{
 };
 
 use api::device_config::{Accepted, random};
-use test_harness::world::{Seed, World, trial};
+use test_harness::world::{
+    Seed, World,
+    trial::{self, Lived},
+};
 
 /// Threads, unless said otherwise: each world needs one processor.
 const THREADS: u64 = 2;
 
 struct Options {
     from: u64,
-    seeds: u64,
+    seeds: Option<u64>,
+    days: u64,
     documents: u64,
     threads: u64,
 }
 
 fn options() -> Result<Options, String> {
-    let mut options = Options { from: 0, seeds: 200, documents: 1_000_000, threads: THREADS };
+    let mut options = Options { from: 0, seeds: None, days: 10_000, documents: 1_000_000, threads: THREADS };
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
-        let place = match name.as_str() {
-            "--from" => &mut options.from,
-            "--seeds" => &mut options.seeds,
-            "--documents" => &mut options.documents,
-            "--threads" => &mut options.threads,
-            _ => return Err(format!("{name} is no option; there are --from, --seeds, --documents and --threads")),
+        let mut number = || {
+            let value = arguments.next().and_then(|value| value.parse().ok());
+            value.ok_or_else(|| format!("{name} needs a number"))
         };
-        let value = arguments.next().and_then(|value| value.parse().ok());
-        *place = value.ok_or_else(|| format!("{name} needs a number"))?;
+        match name.as_str() {
+            "--from" => options.from = number()?,
+            "--seeds" => options.seeds = Some(number()?),
+            "--days" => options.days = number()?,
+            "--documents" => options.documents = number()?,
+            "--threads" => options.threads = number()?,
+            _ => {
+                return Err(format!(
+                    "{name} is no option; there are --from, --seeds, --days, --documents and --threads"
+                ));
+            }
+        }
     }
     Ok(options)
 }
@@ -52,33 +65,80 @@ fn main() -> ExitCode {
         }
     };
     let began = Instant::now();
-    let worlds = each(options.threads, options.from, options.seeds, |seed| trial::run(Seed(seed), World::new));
+    let tally = Tally::default();
+    let worlds = each(options.threads, options.from, |seed| {
+        let enough = match options.seeds {
+            Some(seeds) => seed >= options.from + seeds,
+            None => tally.seconds.load(Ordering::Relaxed) >= options.days * 24 * 3600,
+        };
+        if enough {
+            return Ok(false);
+        }
+        tally.add(trial::run(Seed(seed), World::new)?);
+        Ok(true)
+    });
     if let Err((seed, story)) = worlds {
         println!("{story}\nseed {seed} fails; again: swarm --from {seed} --seeds 1 --documents 0");
         return ExitCode::FAILURE;
     }
-    let documents = each(options.threads, 0, options.threads.min(options.documents), |share| {
-        read_documents(options.from, options.documents, share, options.threads)
+    println!("{tally} in {:.1} s", began.elapsed().as_secs_f64());
+    let shares = options.threads.min(options.documents);
+    let documents = each(options.threads, 0, |share| {
+        if share < shares {
+            read_documents(options.from, options.documents, share, options.threads)?;
+        }
+        Ok(share < shares)
     });
     if let Err((_, story)) = documents {
         println!("{story}");
         return ExitCode::FAILURE;
     }
-    let Options { seeds, documents, from, .. } = options;
-    println!(
-        "{seeds} devices from seed {from} and {documents} documents, all well, in {:.1} s",
-        began.elapsed().as_secs_f64()
-    );
+    println!("{} documents, all well, {:.1} s in all", options.documents, began.elapsed().as_secs_f64());
     ExitCode::SUCCESS
 }
 
-/// Runs `what` for each of `count` numbers from `from` on; ends soon after the first failure.
-fn each(
-    threads: u64,
-    from: u64,
-    count: u64,
-    what: impl Fn(u64) -> Result<(), String> + Sync,
-) -> Result<(), (u64, String)> {
+/// What all devices have lived through.
+#[derive(Default)]
+struct Tally {
+    devices: AtomicU64,
+    seconds: AtomicU64,
+    transitions: AtomicU64,
+    lives: AtomicU64,
+    starts: AtomicU64,
+}
+
+impl Tally {
+    fn add(&self, lived: Lived) {
+        let Lived { time, transitions, lives, starts } = lived;
+        let Tally { devices, seconds, .. } = self;
+        for (sum, more) in [
+            (devices, 1),
+            (seconds, time.as_secs()),
+            (&self.transitions, transitions),
+            (&self.lives, lives),
+            (&self.starts, starts),
+        ] {
+            sum.fetch_add(more, Ordering::Relaxed);
+        }
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tally { devices, seconds, transitions, lives, starts } = self;
+        let [devices, seconds, transitions, lives, starts] =
+            [devices, seconds, transitions, lives, starts].map(|sum| sum.load(Ordering::Relaxed));
+        let days = seconds / (24 * 3600);
+        write!(
+            f,
+            "{devices} devices, {days} days, {transitions} transitions, {lives} starts of the agent, {starts} of a \
+             machine server, all well,"
+        )
+    }
+}
+
+/// Runs `what` for each number from `from` on until it says that there is no more; ends soon after the first failure.
+fn each(threads: u64, from: u64, what: impl Fn(u64) -> Result<bool, String> + Sync) -> Result<(), (u64, String)> {
     let (next, failed) = (AtomicU64::new(from), AtomicBool::new(false));
     let failure = Mutex::new(None::<(u64, String)>);
     thread::scope(|scope| {
@@ -86,16 +146,16 @@ fn each(
             scope.spawn(|| {
                 while !failed.load(Ordering::Relaxed) {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= from + count {
-                        return;
-                    }
-                    if let Err(story) = what(number) {
-                        failed.store(true, Ordering::Relaxed);
-                        let mut first = failure.lock().unwrap_or_else(PoisonError::into_inner);
-                        // The smallest, so that two threads tell the same story.
-                        if first.as_ref().is_none_or(|(seed, _)| number < *seed) {
-                            *first = Some((number, story));
-                        }
+                    let story = match what(number) {
+                        Ok(true) => continue,
+                        Ok(false) => return,
+                        Err(story) => story,
+                    };
+                    failed.store(true, Ordering::Relaxed);
+                    let mut first = failure.lock().unwrap_or_else(PoisonError::into_inner);
+                    // The smallest, so that two threads tell the same story.
+                    if first.as_ref().is_none_or(|(seed, _)| number < *seed) {
+                        *first = Some((number, story));
                     }
                 }
             });

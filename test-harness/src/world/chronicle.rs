@@ -1,6 +1,11 @@
 //! What happened in a world, one line per transition, as scenarios expect it.
 
-use std::{cell::RefCell, fmt::Write as _, rc::Rc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    fmt::Write as _,
+    rc::Rc,
+    time::Duration,
+};
 
 use actors::kit::trace::Trace;
 use board_sim::SimClock;
@@ -24,20 +29,22 @@ pub struct Line {
 pub struct Chronicle {
     clock: SimClock,
     lines: Rc<RefCell<Vec<Line>>>,
+    transitions: Rc<Cell<u64>>,
 }
 
 impl Chronicle {
     /// An empty one.
     #[must_use]
     pub fn new(clock: &SimClock) -> Self {
-        Chronicle { clock: clock.clone(), lines: Rc::default() }
+        Chronicle { clock: clock.clone(), lines: Rc::default(), transitions: Rc::default() }
     }
 
     /// A trace for one life of the agent, whose entries are written down here.
     #[must_use]
     pub fn trace(&self) -> Trace {
-        let (clock, lines) = (self.clock.clone(), Rc::clone(&self.lines));
+        let (clock, lines, transitions) = (self.clock.clone(), Rc::clone(&self.lines), Rc::clone(&self.transitions));
         Trace::watched(move |entry| {
+            transitions.set(transitions.get() + 1);
             let line = Line { at: clock.elapsed_at(entry.at), who: entry.actor.name(), text: entry.text.clone() };
             push(&lines, line);
         })
@@ -46,6 +53,12 @@ impl Chronicle {
     /// Writes down what was done to the world.
     pub fn note(&self, text: impl Into<String>) {
         push(&self.lines, Line { at: self.clock.elapsed(), who: "world", text: text.into() });
+    }
+
+    /// How often an actor went from one state to another, in all lives.
+    #[must_use]
+    pub fn transitions(&self) -> u64 {
+        self.transitions.get()
     }
 
     /// Every line.

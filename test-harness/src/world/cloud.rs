@@ -99,6 +99,7 @@ struct Inner {
     mark_told: Cell<bool>,
     /// An operator wants the machine server's update tried again; of this edition.
     retry: Cell<u64>,
+    poll: Cell<Duration>,
     report: RefCell<Option<(Duration, DeviceStatus)>>,
     calls: RefCell<Vec<(Duration, Call)>>,
     attempts: RefCell<Vec<Duration>>,
@@ -129,6 +130,7 @@ impl SimCloud {
                 mark: Cell::new(None),
                 mark_told: Cell::new(false),
                 retry: Cell::new(0),
+                poll: Cell::new(POLL),
                 report: RefCell::default(),
                 calls: RefCell::default(),
                 attempts: RefCell::default(),
@@ -174,6 +176,12 @@ impl SimCloud {
             "system_configuration" => config.system_configuration = Some(object()),
             _ => panic!("{section} is no section of the agent's configuration"),
         }
+    }
+
+    /// How often it wants to be asked from now on.
+    pub fn set_poll(&self, poll: Duration) {
+        self.inner.poll.set(poll);
+        self.inner.config.borrow_mut().check_interval = Some(seconds(poll));
     }
 
     /// Replaces the whole answer.
@@ -329,7 +337,7 @@ impl Cloud for SimCloud {
         let restart_check_interval = if self.is_nonsense() {
             Some(prost_types::Duration { seconds: -5, nanos: i32::MIN })
         } else {
-            Some(seconds(POLL))
+            Some(seconds(self.inner.poll.get()))
         };
         self.answered(Call::NeedsRestart, NeedsRestartResponse { id: request.id, must_restart, restart_check_interval })
     }

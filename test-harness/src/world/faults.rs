@@ -27,6 +27,8 @@ use super::{
 pub enum Fault {
     /// No network, for a while.
     Offline(Duration),
+    /// The network goes and comes back so many times, a few seconds each.
+    Flapping(u64),
     /// A hotel's page answers everything, for a while.
     CaptivePortal(Duration),
     /// The fleet server behaves like this, for a while.
@@ -67,14 +69,15 @@ pub enum Fault {
     Disabled(Duration),
 }
 
-const VERSIONS: [&str; 3] = ["1.0.0", "1.1.0", "1.2.0-dev"];
+/// Versions that are published; some of them do not work, as the seed has it.
+pub const VERSIONS: [&str; 3] = ["1.0.0", "1.1.0", "1.2.0-dev"];
 
 /// One misfortune.
 #[must_use]
 pub fn any(random: &Random) -> Fault {
     let a_while = || seconds(random.below(1200));
     let version = || *random.pick(&VERSIONS);
-    match random.below(23) {
+    match random.below(24) {
         0 | 1 => Fault::Offline(a_while()),
         2 => Fault::CaptivePortal(a_while()),
         3 | 4 => {
@@ -128,6 +131,7 @@ pub fn any(random: &Random) -> Fault {
         }
         20 => Fault::Mark,
         21 => Fault::Rot(random.any()),
+        22 => Fault::Flapping(1 + random.below(60)),
         _ => Fault::Disabled(a_while()),
     }
 }
@@ -140,6 +144,14 @@ pub fn strike(hands: &Hands, fault: &Fault) {
         Fault::Offline(time) => {
             board.web.set_online(false);
             until(hands, time, |hands| hands.board.web.set_online(true));
+        }
+        Fault::Flapping(0) => {}
+        Fault::Flapping(times) => {
+            board.web.set_online(false);
+            until(hands, seconds(1 + times % 7), move |hands| {
+                hands.board.web.set_online(true);
+                until(hands, seconds(1 + times % 11), move |hands| strike(hands, &Fault::Flapping(times - 1)));
+            });
         }
         Fault::CaptivePortal(time) => {
             board.web.set_captive(true);

@@ -245,6 +245,11 @@ impl World {
     /// Lets time pass without an agent.
     pub fn pass(&mut self, time: Duration) {
         assert!(self.life.is_none(), "an agent that lives cannot be passed over");
+        self.elapse(time);
+    }
+
+    /// Time goes on without a turn for anybody on the device.
+    fn elapse(&self, time: Duration) {
         let end = self.board.clock.elapsed() + time;
         loop {
             let left = end.saturating_sub(self.board.clock.elapsed());
@@ -254,6 +259,12 @@ impl World {
                 break;
             }
         }
+    }
+
+    /// The device sleeps, its processor included: time passes, and nothing runs until it is over.
+    pub fn suspend(&mut self, time: Duration) {
+        self.chronicle.note(format!("suspended for {time:?}"));
+        self.elapse(time);
     }
 
     /// The machine server dies of this.

@@ -1,4 +1,4 @@
-//! One device through a bad day, and whether it is well afterwards.
+//! One device through some bad days, and whether it is well afterwards.
 //!
 //! Owns what "well" means at the end: the machine server that is wanted serves with the environment that is wanted, the
 //! fleet server knows it, and every line has arrived. On the way only the invariants have to hold.
@@ -8,55 +8,88 @@ use std::{
     time::Duration,
 };
 
-use board_sim::process::Script;
+use board::process::Exit;
+use board_sim::{Random, process::Script};
 use serde_json::json;
 
 use super::{Seed, World, faults, hours, minutes, seconds};
 
-/// How long a bad day is.
-const DAY: Duration = hours(6);
-/// Misfortunes in one day.
-const FAULTS: u64 = 40;
+/// How long the bad time is.
+const BAD_TIME: Duration = hours(72);
+/// Misfortunes in that time: a calm device, a usual one, and one that never has a quiet hour.
+const FAULTS: [u64; 3] = [12, 60, 400];
+/// How often the fleet server wants to be asked.
+const POLL: Duration = seconds(60);
 /// Time for everything to become well again: longer than the longest back-off, six hours.
 const RECOVERY: Duration = hours(8);
 
+/// What a device has lived through.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lived {
+    /// How long.
+    pub time: Duration,
+    /// How often one of its actors went from one state to another.
+    pub transitions: u64,
+    /// How often its agent was started.
+    pub lives: u64,
+    /// How often a machine server was started.
+    pub starts: u64,
+}
+
 /// Runs the world of this seed, made by `make`. `Err` has what broke and the chronicle up to there.
-pub fn run(seed: Seed, make: impl FnOnce(Seed) -> World) -> Result<(), String> {
+pub fn run(seed: Seed, make: impl FnOnce(Seed) -> World) -> Result<Lived, String> {
     let mut world = make(seed);
     let hands = world.hands.clone();
     let lived = catch_unwind(AssertUnwindSafe(|| {
-        bad_day(&mut world);
+        bad_days(&mut world);
         assert_well(&mut world);
     }));
-    if lived.is_ok() {
-        return Ok(());
+    if lived.is_err() {
+        // The tasks of a world that broke are in no state to be let go.
+        std::mem::forget(world);
+        return Err(hands.chronicle.render());
     }
-    // The tasks of a world that broke are in no state to be let go.
-    std::mem::forget(world);
-    Err(hands.chronicle.render())
+    Ok(Lived {
+        time: hands.board.clock.elapsed(),
+        transitions: hands.chronicle.transitions(),
+        lives: u64::from(world.lives()),
+        starts: hands.board.processes.starts().0 as u64,
+    })
 }
 
-fn bad_day(world: &mut World) {
-    let random = world.board.random.branch();
-    for version in ["1.0.0", "1.1.0", "1.2.0-dev"] {
-        let script = Script {
-            ready_after: Some(Duration::from_millis(random.below(60_000))),
-            chatter: Some(seconds(5 + random.below(60))),
-            ignores_sigterm: random.chance(20),
-            children: usize::try_from(random.below(3)).unwrap_or(0),
-            stop_takes: Duration::from_millis(random.below(20_000)),
-            ..Script::default()
-        };
-        world.board.processes.script(version, script);
+/// A machine server of some kind; one in four does not work.
+fn any_script(random: &Random) -> Script {
+    let healthy = Script {
+        ready_after: Some(Duration::from_millis(random.below(60_000))),
+        chatter: Some(seconds(5 + random.below(60))),
+        ignores_sigterm: random.chance(20),
+        children: usize::try_from(random.below(3)).unwrap_or(0),
+        stop_takes: Duration::from_millis(random.below(20_000)),
+        ..Script::default()
+    };
+    match random.below(12) {
+        0 => Script { ready_after: None, ..healthy },
+        1 => Script { ends: Some((seconds(random.below(400)), Exit::Signal(11))), ..healthy },
+        2 => Script { hangs_after: Some(seconds(random.below(400))), ..healthy },
+        _ => healthy,
     }
+}
+
+fn bad_days(world: &mut World) {
+    let random = world.board.random.branch();
+    for version in faults::VERSIONS {
+        world.board.processes.script(version, any_script(&random));
+    }
+    world.cloud.set_poll(POLL);
     world.start();
-    faults::plan(world, &random, FAULTS, DAY);
-    while world.board.clock.elapsed() < DAY {
-        world.run_for(minutes(30 + random.below(60)));
-        match random.below(6) {
+    faults::plan(world, &random, *random.pick(&FAULTS), BAD_TIME);
+    while world.board.clock.elapsed() < BAD_TIME {
+        world.run_for(minutes(30 + random.below(120)));
+        match random.below(8) {
             0 => world.restart_agent(),
             1 => world.kill_agent(),
             2 => world.cut_power(),
+            3 => world.suspend(minutes(random.below(300))),
             _ => {}
         }
     }
