@@ -80,6 +80,34 @@ pub enum SpawnError {
     },
 }
 
+/// The output pipes, open for the program that this process becomes. Closed to it again when this is dropped.
+pub struct PassedOn {
+    environment: Vec<(String, String)>,
+    undo: Option<Box<dyn FnOnce()>>,
+}
+
+impl PassedOn {
+    /// To be told in these variables; `undo` closes the pipes to other programs again.
+    #[must_use]
+    pub fn new(environment: Vec<(String, String)>, undo: impl FnOnce() + 'static) -> PassedOn {
+        PassedOn { environment, undo: Some(Box::new(undo)) }
+    }
+
+    /// Variables for that program, to be added to those of this process.
+    #[must_use]
+    pub fn environment(&self) -> &[(String, String)] {
+        &self.environment
+    }
+}
+
+impl Drop for PassedOn {
+    fn drop(&mut self) {
+        if let Some(undo) = self.undo.take() {
+            undo();
+        }
+    }
+}
+
 /// Starting and finding processes.
 #[async_trait(?Send)]
 pub trait Processes {
@@ -101,6 +129,12 @@ pub trait Processes {
     /// taken for ours when they started after the leader did and before its end was seen. They may have been sent SIGTERM
     /// when the end of a child was seen, and are not sent it again then. Returns how many were still there.
     async fn end_orphans(&self, leader: ProcessId, grace: Duration) -> usize;
+
+    /// Keeps the output pipes open for the program that this process is about to become (`exec`): what a machine server
+    /// says while that program starts, and the last words of one that dies meanwhile, are read by the next agent. Give
+    /// [`PassedOn::environment`] to that program, and drop the value when it could not be started.
+    #[must_use = "everything is as before once it is dropped"]
+    fn pass_on(&self) -> PassedOn;
 
     /// The next piece of output of the running or last process, at most 8 KiB, whole as it was written where the
     /// system allows. Waits while there is none. Cancel-safe. Only one caller at a time.

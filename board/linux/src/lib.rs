@@ -57,14 +57,10 @@ pub fn connect(executor: &Rc<LocalExecutor<'static>>, run_folder: &Path) -> Resu
     // Here, because the clock's timer starts the reactor's thread.
     memory::keep_small();
     let clock = Rc::new(clock::LinuxClock::new(executor).map_err(|source| ConnectError::Timer { source })?);
-    let processes = process::LinuxProcesses::new(run_folder, Rc::clone(&clock) as Rc<dyn board::Clock>)
+    let service = Rc::new(service::Notify::from_environment());
+    let processes = process::LinuxProcesses::new(run_folder, Rc::clone(&clock) as _, Rc::clone(&service))
         .map_err(|source| ConnectError::RunFolder { folder: run_folder.to_owned(), source })?;
-    Ok(Pieces {
-        clock,
-        processes: Rc::new(processes),
-        service: Rc::new(service::Notify::from_environment()),
-        host: Rc::new(host::LinuxHost::read()),
-    })
+    Ok(Pieces { clock, processes: Rc::new(processes), service, host: Rc::new(host::LinuxHost::read()) })
 }
 
 /// Whether this process belongs to an ordinary user, who may not write to the system's folders.

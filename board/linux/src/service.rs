@@ -6,28 +6,28 @@
 use std::{
     env,
     ffi::OsString,
+    io::IoSlice,
+    mem::MaybeUninit,
     os::{
-        linux::net::SocketAddrExt as _,
-        unix::{
-            ffi::OsStrExt as _,
-            net::{SocketAddr, UnixDatagram},
-        },
+        fd::{AsFd as _, OwnedFd},
+        unix::{ffi::OsStrExt as _, net::UnixDatagram},
     },
     time::Duration,
 };
 
 use board::service::Service;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, sendmsg_addr, sendto};
 
 /// What a service manager tells a service about itself. None of it is passed on to the machine server, which would
 /// speak in the agent's name.
-pub(crate) const OF_THE_MANAGER: [&str; 6] =
-    ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"];
+pub(crate) const OF_THE_MANAGER: [&str; 7] =
+    ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "LISTEN_PIDFDID"];
 /// Bytes of a status sentence that are sent.
 const STATUS_BYTES_MAX: usize = 256;
 
 /// The way to the service manager, or nowhere.
 pub struct Notify {
-    way: Option<(UnixDatagram, SocketAddr)>,
+    way: Option<(UnixDatagram, SocketAddrUnix)>,
     watchdog: Option<Duration>,
 }
 
@@ -61,15 +61,31 @@ impl Notify {
 
     fn tell(&self, message: &str) {
         if let Some((socket, address)) = &self.way {
-            let _ = socket.send_to_addr(message.as_bytes(), address);
+            let _ = sendto(socket, message.as_bytes(), SendFlags::NOSIGNAL, address);
+        }
+    }
+
+    /// Gives an open file into the manager's keeping, in place of what it has under this name. It comes back to the next
+    /// process of this service (`LISTEN_FDS`). Not watched there: an end of a pipe that nobody writes to would be let go.
+    pub(crate) fn keep(&self, name: &str, file: &OwnedFd) {
+        let Some((socket, address)) = &self.way else { return };
+        self.tell(&format!("FDSTOREREMOVE=1\nFDNAME={name}\n"));
+        let message = format!("FDSTORE=1\nFDPOLL=0\nFDNAME={name}\n");
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut rights = SendAncillaryBuffer::new(&mut space);
+        let files = [file.as_fd()];
+        let room = rights.push(SendAncillaryMessage::ScmRights(&files));
+        let sent = sendmsg_addr(socket, address, &[IoSlice::new(message.as_bytes())], &mut rights, SendFlags::NOSIGNAL);
+        if let (false, _) | (_, Err(_)) = (room, sent) {
+            log::debug!("the service manager does not keep {name}");
         }
     }
 }
 
-fn connect(name: &OsString) -> std::io::Result<(UnixDatagram, SocketAddr)> {
+fn connect(name: &OsString) -> std::io::Result<(UnixDatagram, SocketAddrUnix)> {
     let address = match name.as_bytes().strip_prefix(b"@") {
-        Some(abstract_name) => SocketAddr::from_abstract_name(abstract_name)?,
-        None => SocketAddr::from_pathname(name)?,
+        Some(abstract_name) => SocketAddrUnix::new_abstract_name(abstract_name)?,
+        None => SocketAddrUnix::new(name.as_bytes())?,
     };
     let socket = UnixDatagram::unbound()?;
     socket.set_nonblocking(true)?;
@@ -97,6 +113,8 @@ impl Service for Notify {
 
 #[cfg(test)]
 mod tests {
+    use std::os::{linux::net::SocketAddrExt as _, unix::net::SocketAddr};
+
     use super::*;
 
     fn heard(socket: &UnixDatagram) -> String {
@@ -125,6 +143,41 @@ mod tests {
             notify.stopping();
             assert_eq!(heard(&socket), "STOPPING=1\n");
         }
+    }
+
+    #[test]
+    fn what_is_to_be_kept_is_sent_along_and_replaces_what_was_kept() {
+        use std::io::{Read as _, Write as _};
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("notify");
+        let manager = UnixDatagram::bind(&path).expect("bound");
+        let notify = Notify::new(Some(path.into_os_string()), None, None);
+        let (mut reader, mut writer) = std::io::pipe().expect("a pipe");
+        writer.write_all(b"last words").expect("room");
+        notify.keep("server.stdout", &OwnedFd::from(reader.try_clone().expect("a copy")));
+        assert_eq!(heard(&manager), "FDSTOREREMOVE=1\nFDNAME=server.stdout\n");
+
+        let mut bytes = [0; 512];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+        let mut rights = rustix::net::RecvAncillaryBuffer::new(&mut space);
+        let mut buffers = [std::io::IoSliceMut::new(&mut bytes)];
+        let received = rustix::net::recvmsg(&manager, &mut buffers, &mut rights, rustix::net::RecvFlags::CMSG_CLOEXEC);
+        let length = received.expect("a message").bytes;
+        assert_eq!(&bytes[..length], b"FDSTORE=1\nFDPOLL=0\nFDNAME=server.stdout\n");
+        let kept: Vec<OwnedFd> = rights
+            .drain()
+            .filter_map(|message| match message {
+                rustix::net::RecvAncillaryMessage::ScmRights(files) => Some(files),
+                _ => None,
+            })
+            .flatten()
+            .collect();
+        assert_eq!(kept.len(), 1);
+        drop(writer);
+        let mut said = String::new();
+        std::fs::File::from(kept.into_iter().next().expect("one")).read_to_string(&mut said).expect("readable");
+        assert_eq!(said, "last words");
+        assert_eq!(reader.read(&mut [0; 1]).expect("readable"), 0, "it is the same pipe");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use board::process::{Exit, Launch, Process, ProcessId, Processes, SpawnError, Stream, Unrecorded};
+use board::process::{Exit, Launch, PassedOn, Process, ProcessId, Processes, SpawnError, Stream, Unrecorded};
 
 use crate::{
     clock::SimClock,
@@ -115,6 +115,8 @@ pub struct Started {
 
 struct Body {
     id: ProcessId,
+    /// Which agent's process started it and is told how it ends.
+    parent: u32,
     number: usize,
     version: String,
     script: RefCell<Script>,
@@ -152,6 +154,12 @@ struct Table {
     started: RefCell<Vec<Started>>,
     most_at_once: Cell<usize>,
     agent_is_there: Cell<bool>,
+    /// The agent is about to become the next one and leaves the pipes open.
+    passed_on: Cell<bool>,
+    /// Which process the agent is: another after each end but an `exec`.
+    agent: Cell<u32>,
+    /// A service manager keeps the pipes for whichever agent it starts next.
+    keeper: Cell<bool>,
 }
 
 /// The process table, as the test sees it.
@@ -175,6 +183,9 @@ impl SimProcesses {
                 started: RefCell::default(),
                 most_at_once: Cell::new(0),
                 agent_is_there: Cell::new(false),
+                passed_on: Cell::new(false),
+                agent: Cell::new(0),
+                keeper: Cell::new(false),
             }),
         }
     }
@@ -261,8 +272,16 @@ impl SimProcesses {
         platform.clone_into(&mut self.table.platform.borrow_mut());
     }
 
+    /// From now on a service manager keeps the output pipes for whichever agent it starts next.
+    pub fn pipes_are_kept(&self) {
+        self.table.keeper.set(true);
+    }
+
     pub(crate) fn agent_came(&self) {
         self.table.agent_is_there.set(true);
+        if !self.table.passed_on.take() {
+            self.table.agent.set(self.table.agent.get() + 1);
+        }
     }
 
     /// The agent is gone: nobody holds the pipe any more, except what still runs.
@@ -279,6 +298,7 @@ impl SimProcesses {
         self.table.bodies.borrow_mut().clear();
         *self.table.pipe.borrow_mut() = Pipe::default();
         self.table.agent_is_there.set(false);
+        self.table.passed_on.set(false);
         self.table.next_pid.set(FIRST_PID);
     }
 
@@ -332,7 +352,8 @@ impl Table {
     }
 
     fn forget_unheld_output(&self) {
-        if !self.agent_is_there.get() && self.alive().next().is_none() {
+        let held = self.agent_is_there.get() || self.passed_on.get() || self.keeper.get();
+        if !held && self.alive().next().is_none() {
             let mut pipe = self.pipe.borrow_mut();
             pipe.pieces.clear();
             pipe.bytes = 0;
@@ -411,6 +432,7 @@ impl Table {
         let addresses = said.chain([told]).collect();
         let body = Rc::new(Body {
             id: ProcessId { pid, start_ticks: ticks },
+            parent: self.agent.get(),
             number: self.started.borrow().len() + 1,
             version: version.unwrap_or_default(),
             addresses,
@@ -466,7 +488,8 @@ pub(crate) struct ProcessesPort {
 }
 
 impl ProcessesPort {
-    fn handle(&self, body: Rc<Body>, is_child: bool) -> Rc<dyn Process> {
+    fn handle(&self, body: Rc<Body>) -> Rc<dyn Process> {
+        let is_child = body.parent == self.processes.table.agent.get();
         Rc::new(Handle { table: Rc::clone(&self.processes.table), alive: self.alive.clone(), body, is_child })
     }
 }
@@ -483,12 +506,12 @@ impl Processes for ProcessesPort {
             "paths may not depend on the working folder"
         );
         let body = self.processes.table.start(launch)?;
-        Ok(self.handle(body, true))
+        Ok(self.handle(body))
     }
 
     fn adopt(&self, id: ProcessId) -> Option<Rc<dyn Process>> {
         let body = self.processes.table.alive().find(|body| body.id == id)?;
-        self.alive.get().then(|| self.handle(body, false))
+        self.alive.get().then(|| self.handle(body))
     }
 
     fn unrecorded(&self, variable: &str) -> Vec<Unrecorded> {
@@ -513,6 +536,17 @@ impl Processes for ProcessesPort {
             body.orphans.set(0);
         }
         there
+    }
+
+    fn pass_on(&self) -> PassedOn {
+        let (table, alive) = (Rc::clone(&self.processes.table), self.alive.clone());
+        table.passed_on.set(alive.get());
+        // An agent that is gone has become the next one, and changes its mind no more.
+        PassedOn::new(vec![("MACHINE_SERVER_PIPES".into(), "passed on".into())], move || {
+            if alive.get() {
+                table.passed_on.set(false);
+            }
+        })
     }
 
     async fn output(&self) -> (Stream, Vec<u8>) {

@@ -6,4 +6,6 @@
 mod fetch;
 mod files;
 #[cfg(target_os = "linux")]
+mod hand_over;
+#[cfg(target_os = "linux")]
 mod processes;

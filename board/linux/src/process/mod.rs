@@ -5,6 +5,7 @@
 
 mod child;
 mod members;
+pub(crate) mod passing;
 mod pipes;
 mod stat;
 mod unrecorded;
@@ -21,7 +22,7 @@ use std::{
 use async_trait::async_trait;
 use board::{
     Clock,
-    process::{Launch, Process, ProcessId, Processes, SpawnError, Stream, Unrecorded},
+    process::{Launch, PassedOn, Process, ProcessId, Processes, SpawnError, Stream, Unrecorded},
 };
 
 use child::{Child, Dismissed};
@@ -35,9 +36,10 @@ pub struct LinuxProcesses {
 }
 
 impl LinuxProcesses {
-    /// Opens the output pipes in `run_folder`, making both if need be.
-    pub fn new(run_folder: &Path, clock: Rc<dyn Clock>) -> io::Result<Self> {
-        Ok(LinuxProcesses { pipes: Pipes::open(run_folder)?, dismissed: Dismissed::default(), clock })
+    /// Opens the output pipes in `run_folder`, making both if need be, and takes over what the last agent left open.
+    pub fn new(run_folder: &Path, clock: Rc<dyn Clock>, manager: Rc<crate::service::Notify>) -> io::Result<Self> {
+        let pipes = Pipes::open(run_folder, passing::Inherited::take(), manager)?;
+        Ok(LinuxProcesses { pipes, dismissed: Dismissed::default(), clock })
     }
 }
 
@@ -54,7 +56,7 @@ impl Processes for LinuxProcesses {
             .stdout(out)
             .stderr(err)
             .process_group(0);
-        for name in crate::service::OF_THE_MANAGER {
+        for name in crate::service::OF_THE_MANAGER.into_iter().chain([passing::VARIABLE]) {
             command.env_remove(name);
         }
         command.envs(launch.environment.iter().map(|(name, value)| (name, value)));
@@ -85,6 +87,10 @@ impl Processes for LinuxProcesses {
     async fn end_orphans(&self, leader: ProcessId, grace: Duration) -> usize {
         let asked = self.dismissed.get() == Some(leader);
         members::end(leader, asked, grace, &*self.clock).await
+    }
+
+    fn pass_on(&self) -> PassedOn {
+        self.pipes.pass_on()
     }
 
     async fn output(&self) -> (Stream, Vec<u8>) {

@@ -1,7 +1,8 @@
 //! Two named pipes in the run folder, through which a machine server speaks to whichever agent runs.
 //!
 //! Both ends are opened for reading and writing: the server's writes then never fail for want of a reader, and what it
-//! said while no agent ran is read by the next one. A write waits once [`PIPE_BYTES`] are unread.
+//! said while no agent ran is read by the next one. A write waits once [`PIPE_BYTES`] are unread. What keeps the words
+//! of a server that died while no agent ran is in `passing`.
 
 use std::{
     cell::{Cell, RefCell},
@@ -15,17 +16,20 @@ use std::{
     rc::Rc,
 };
 
-use board::process::Stream;
+use board::process::{PassedOn, Stream};
 use rustix::fs::{Mode, OFlags, mkfifoat};
 use smol::{Async, future::FutureExt as _};
+
+use super::passing::{self, Inherited, identity};
+use crate::service::Notify;
 
 /// Longest piece that is handed on, in bytes.
 const PIECE_BYTES_MAX: usize = 8 * 1024;
 /// What a pipe keeps while nobody reads: some seconds of a chatty server, and what the kernel allows everybody. It is
 /// the kernel's memory, used only as far as it is filled.
 const PIPE_BYTES: usize = 1024 * 1024;
-/// Names in the run folder.
-const NAMES: [&str; 2] = ["server.stdout", "server.stderr"];
+/// Names in the run folder, and in the store of a service manager.
+pub(super) const NAMES: [&str; 2] = ["server.stdout", "server.stderr"];
 
 /// The agent's ends.
 struct Ends {
@@ -39,12 +43,22 @@ pub(super) struct Pipes {
     ends: RefCell<Rc<Ends>>,
     /// Who is asked first, so that one loud stream does not silence the other.
     err_first: Cell<bool>,
+    manager: Rc<Notify>,
 }
 
 impl Pipes {
-    pub(super) fn open(folder: &Path) -> io::Result<Pipes> {
-        let ends = RefCell::new(Rc::new(Ends::open(folder)?));
-        Ok(Pipes { folder: folder.to_owned(), ends, err_first: Cell::new(false) })
+    /// Opens them by their paths; what an earlier agent held open is let go afterwards.
+    pub(super) fn open(folder: &Path, inherited: Inherited, manager: Rc<Notify>) -> io::Result<Pipes> {
+        let ends = Ends::open(folder)?;
+        let pipes: Vec<_> = [&ends.out, &ends.err].into_iter().filter_map(|end| identity(end.get_ref())).collect();
+        if !inherited.are_stored(&pipes) {
+            ends.keep_in(&manager);
+        }
+        if !inherited.is_empty() {
+            log::debug!("the output pipes were held open until now");
+        }
+        drop(inherited);
+        Ok(Pipes { folder: folder.to_owned(), ends: RefCell::new(Rc::new(ends)), err_first: Cell::new(false), manager })
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -63,9 +77,24 @@ impl Pipes {
         let [out, err] = NAMES.map(|name| self.folder.join(name));
         let ends = Rc::clone(&self.ends.borrow());
         if !(is_same(&out, ends.out.get_ref()) && is_same(&err, ends.err.get_ref())) {
-            *self.ends.borrow_mut() = Rc::new(Ends::open(&self.folder)?);
+            let ends = Ends::open(&self.folder)?;
+            ends.keep_in(&self.manager);
+            *self.ends.borrow_mut() = Rc::new(ends);
         }
         Ok((open_end(&out, OFlags::empty())?, open_end(&err, OFlags::empty())?))
+    }
+
+    /// See [`board::process::Processes::pass_on`].
+    pub(super) fn pass_on(&self) -> PassedOn {
+        let ends = self.ends.borrow();
+        let copies = [&ends.out, &ends.err].map(|end| end.get_ref().try_clone());
+        match copies {
+            [Ok(out), Ok(err)] => passing::pass_on([out, err]),
+            [Err(error), _] | [_, Err(error)] => {
+                log::warn!("last words of the machine server may be lost in the hand-over: {error}");
+                PassedOn::new(Vec::new(), || {})
+            }
+        }
     }
 
     /// The next piece. Cancel-safe: nothing is read before the future that hands it on is about to return.
@@ -95,6 +124,13 @@ impl Ends {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let [out, err] = NAMES.map(|name| end(&folder.join(name)));
         Ok(Ends { out: out?, err: err? })
+    }
+
+    /// Gives them to a service manager, in place of what it had.
+    fn keep_in(&self, manager: &Notify) {
+        for (name, end) in NAMES.into_iter().zip([&self.out, &self.err]) {
+            manager.keep(name, end.get_ref());
+        }
     }
 }
 
@@ -131,10 +167,7 @@ fn open_end(path: &Path, flags: OFlags) -> io::Result<File> {
 
 /// Whether `path` still names the pipe that is open.
 fn is_same(path: &Path, open: &OwnedFd) -> bool {
-    let (Ok(named), Ok(open)) = (fs::symlink_metadata(path), rustix::fs::fstat(open)) else { return false };
-    #[allow(clippy::unnecessary_cast, reason = "the width differs between architectures")]
-    let (inode, device) = (open.st_ino as u64, open.st_dev as u64);
-    named.ino() == inode && named.dev() == device
+    fs::symlink_metadata(path).is_ok_and(|named| identity(open) == Some((named.dev(), named.ino())))
 }
 
 /// What is there now, if anything.
