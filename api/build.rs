@@ -114,6 +114,17 @@ fn brand(name: &str) -> Result<String, String> {
             "Set to 1, starts the machine server without waiting for an update check.",
             format!("{upper}_AGENT_FAST_START"),
         ),
+        (
+            "ENV_LAUNCHER",
+            "Names the launcher that started an agent, for the hand-over to its successor.",
+            format!("{upper}_AGENT_LAUNCHER"),
+        ),
+        ("ENV_SLOT", "Names the slot that the launcher started: a or b.", format!("{upper}_AGENT_SLOT")),
+        (
+            "ENV_LAUNCH_NOTE",
+            "What the launcher has to tell people: why it fell back, or started with --safe.",
+            format!("{upper}_AGENT_LAUNCH_NOTE"),
+        ),
         ("ENV_API_KEY", "API key, for the command line and for the machine server.", format!("{upper}_API_KEY")),
         ("ENV_API_KEY_ID", "Id of the API key.", format!("{upper}_API_KEY_ID")),
         (

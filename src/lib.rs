@@ -9,6 +9,7 @@
 
 pub mod args;
 pub mod identity;
+pub mod launcher;
 pub mod lock;
 pub mod logger;
 pub mod platform;

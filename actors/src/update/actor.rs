@@ -23,7 +23,7 @@ use super::{
     machine::{Machine, Policy},
     progress::product,
     shelf::{discard, load},
-    slots::{Installed, Layout, Slot, pointer_text},
+    slots::{Installed, Layout, Pointer, Slot},
     target::Target,
     wish::Wish,
 };
@@ -304,7 +304,7 @@ impl Desk {
 
     /// The record is the truth; a pointer that cannot be written is put right by the next start.
     fn point(&self, slot: Slot) {
-        let (path, text) = (self.layout.pointer(), pointer_text(slot));
+        let (path, text) = (self.layout.pointer(), Pointer::kept(slot).text());
         let there = self.ports.files.read(&path, text.len()).ok().flatten();
         if there.as_deref() == Some(text.as_bytes()) {
             return;

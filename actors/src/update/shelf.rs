@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{
     actor::Ports,
     record::{RECORD_BYTES_MAX, Record, State},
-    slots::{Installed, Layout, Slot, read_pointer},
+    slots::{Installed, Layout, Pointer, Slot},
 };
 
 /// What has arrived of a download is given up when nothing was added to it for this long: a small disk needs the room.
@@ -81,6 +81,6 @@ async fn recover(layout: &Layout, lengths: [Option<u64>; 2], ports: &Ports) -> R
         }
     }
     let pointer = ports.files.read(&layout.pointer(), RECORD_BYTES_MAX).ok().flatten();
-    record.slots.active = pointer.and_then(|pointer| read_pointer(&pointer));
+    record.slots.active = pointer.and_then(|pointer| Pointer::read(&pointer)).map(|pointer| pointer.slot);
     record
 }

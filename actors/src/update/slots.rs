@@ -3,7 +3,10 @@
 //! Says what lies where; changes a value and writes nothing. The spare holds the next version until it is switched to,
 //! and the previous one until the next comes.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use super::target::Target;
 
@@ -186,6 +189,12 @@ impl Layout {
         self.state(".pointer")
     }
 
+    /// How often a start of the product did not live: written by the launcher, for the agent only.
+    #[must_use]
+    pub fn starts(&self) -> PathBuf {
+        self.state(".starts")
+    }
+
     /// The bytes that have arrived of the next version.
     #[must_use]
     pub fn partial(&self) -> PathBuf {
@@ -209,17 +218,59 @@ impl Layout {
     }
 }
 
-/// First word of a pointer file.
+/// First words of a pointer file.
 const POINTER: &str = "slot-pointer 1 ";
+/// Last word of one that points at a version which has to prove itself.
+const TRIAL: &str = " trial";
 
-/// Content of the pointer file for a slot.
-#[must_use]
-pub fn pointer_text(slot: Slot) -> String {
-    format!("{POINTER}{}\n", slot.name())
+/// What a pointer file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pointer {
+    /// The slot that is started.
+    pub slot: Slot,
+    /// Whether its version has yet to prove itself: whoever starts it goes back to the other one when it does not live.
+    pub trial: bool,
 }
 
-/// The slot that a pointer file names; `None` for anything that is no pointer file.
-#[must_use]
-pub fn read_pointer(content: &[u8]) -> Option<Slot> {
-    Slot::named(std::str::from_utf8(content).ok()?.strip_prefix(POINTER)?.strip_suffix('\n')?)
+impl Pointer {
+    /// Longest pointer file, in bytes.
+    pub const BYTES_MAX: usize = POINTER.len() + 1 + TRIAL.len() + 1;
+
+    /// At a version that has proved itself.
+    #[must_use]
+    pub const fn kept(slot: Slot) -> Pointer {
+        Pointer { slot, trial: false }
+    }
+
+    /// At a version that has to prove itself.
+    #[must_use]
+    pub const fn trial(slot: Slot) -> Pointer {
+        Pointer { slot, trial: true }
+    }
+
+    /// Content of the file.
+    #[must_use]
+    pub fn text(self) -> String {
+        format!("{POINTER}{self}\n")
+    }
+
+    /// Reads the content of the file; `None` for anything that is no pointer file.
+    #[must_use]
+    pub fn read(content: &[u8]) -> Option<Pointer> {
+        Pointer::named(std::str::from_utf8(content).ok()?.strip_prefix(POINTER)?.strip_suffix('\n')?)
+    }
+
+    /// The pointer of that name, as [`fmt::Display`] writes it: "a", "b trial".
+    #[must_use]
+    pub fn named(name: &str) -> Option<Pointer> {
+        let (name, trial) = name.strip_suffix(TRIAL).map_or((name, false), |name| (name, true));
+        Some(Pointer { slot: Slot::named(name)?, trial })
+    }
+}
+
+impl fmt::Display for Pointer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.slot.name())?;
+        f.write_str(if self.trial { TRIAL } else { "" })
+    }
 }

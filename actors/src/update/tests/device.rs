@@ -18,7 +18,7 @@ use crate::{
     cloud::{FetchedConfig, Retries},
     kit::{latest::Latest, mailbox, supervise::Lifeline, trace::Trace},
     server::Report,
-    update::{actor, slots::pointer_text},
+    update::{actor, slots::Pointer},
 };
 
 const SERVER: &str = "http://fleet.test";
@@ -186,7 +186,10 @@ fn from_nothing_to_a_second_version() {
     let life = Life::begin(&sim, "stable");
     life.run(10);
     assert_eq!(life.told(), ["run 1 nothing", "run 1 1.0.0"]);
-    assert_eq!(sim.files.content("/root/state/platform-server.pointer"), Some(pointer_text(Slot::A).into_bytes()));
+    assert_eq!(
+        sim.files.content("/root/state/platform-server.pointer"),
+        Some(Pointer::kept(Slot::A).text().into_bytes())
+    );
     life.run(400);
     assert_eq!((life.phase(), life.status().last_error.as_str()), (update_status::Phase::Committed, ""));
 

@@ -7,7 +7,7 @@ use semver::Version;
 use super::*;
 use crate::update::{
     record::{BAD_MAX, RECORD_BYTES_MAX},
-    slots::{pointer_text, read_pointer},
+    slots::Pointer,
     trust::{Anchor, Seen, Today, TrustError, fresh},
     verify::{Refusal, check, executable_kind},
 };
@@ -104,11 +104,22 @@ fn few_versions_are_remembered_as_bad() {
 #[test]
 fn pointers() {
     for slot in Slot::ALL {
-        assert_eq!(read_pointer(pointer_text(slot).as_bytes()), Some(slot));
+        for pointer in [Pointer::kept(slot), Pointer::trial(slot)] {
+            assert_eq!(Pointer::read(pointer.text().as_bytes()), Some(pointer));
+            assert!(pointer.text().len() <= Pointer::BYTES_MAX);
+        }
     }
-    assert_eq!(pointer_text(Slot::A), "slot-pointer 1 a\n");
-    for garbage in ["", "a", "slot-pointer 1 a", "slot-pointer 1 c\n", "slot-pointer 2 a\n", "slot-pointer 1 a\nb\n"] {
-        assert_eq!(read_pointer(garbage.as_bytes()), None, "{garbage:?}");
+    assert_eq!(Pointer::kept(Slot::A).text(), "slot-pointer 1 a\n");
+    assert_eq!(Pointer::trial(Slot::B).text(), "slot-pointer 1 b trial\n");
+    let garbage = ["", "a", "slot-pointer 1 a", "slot-pointer 1 c\n", "slot-pointer 2 a\n", "slot-pointer 1 a\nb\n"];
+    let trials = [
+        "slot-pointer 1 trial\n",
+        "slot-pointer 1 a trial trial\n",
+        "slot-pointer 1 b tri",
+        "slot-pointer 1 b  trial\n",
+    ];
+    for garbage in garbage.into_iter().chain(trials) {
+        assert_eq!(Pointer::read(garbage.as_bytes()), None, "{garbage:?}");
     }
 }
 
