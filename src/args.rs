@@ -6,6 +6,8 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use api::brand;
 
+use crate::status;
+
 /// Everything that was said when the agent was started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -41,6 +43,8 @@ impl Options {
 pub enum Request {
     /// Run the agent.
     Run(Options),
+    /// Ask the agent that runs here how the device is.
+    Status(status::Options),
     /// Print the help text.
     Help,
     /// Print name and version.
@@ -59,7 +63,8 @@ pub fn help() -> String {
         "\
 {agent} {version}: installs, runs, watches and updates the machine server
 
-Usage: {agent} [OPTIONS]
+Usage: {agent} [OPTIONS]           runs the agent
+       {agent} status [OPTIONS]    asks the one that runs how this device is
 
   -c, --config FILE     credentials of this machine (default {credentials})
       --defaults FILE   manufacturer defaults (default {defaults})
@@ -69,11 +74,13 @@ Usage: {agent} [OPTIONS]
   -w, --wait            update before the machine server is first started (also {wait}=1)
       --dev-mode        run as an ordinary user and not as a service (also {dev_mode}=1)
       --minute SECONDS  length of a minute in settings, for tests; only with --dev-mode
+      --json            with status: a document for programs
       --version         name and version
   -h, --help            this text
 
 Environment: {fast_start}=1 starts the machine server without waiting for an update check.
 Exit codes: 0 stopped as asked, 1 failed, 2 wrong usage, 75 another agent runs in this root, 77 needs root.
+Of status:  0 all is well, 1 no agent answers, 3 it runs and something is not well, 77 needs root.
 ",
         agent = brand::AGENT,
         version = env!("CARGO_PKG_VERSION"),
@@ -94,7 +101,7 @@ pub fn parse(
     environment: impl Fn(&str) -> Option<OsString>,
     ordinary_user: bool,
 ) -> Result<Request, UsageError> {
-    use lexopt::prelude::{Long, Short, ValueExt as _};
+    use lexopt::prelude::{Long, Short, Value, ValueExt as _};
 
     let set = |name: &str| environment(name).is_some_and(|value| truthy(&value));
     let mut credentials = PathBuf::from(brand::CREDENTIALS_FILE);
@@ -104,6 +111,7 @@ pub fn parse(
     let mut wait = None;
     let mut dev_mode = set(brand::ENV_DEV_MODE);
     let mut minute = None;
+    let (mut asks, mut json) = (false, false);
 
     let mut parser = lexopt::Parser::from_args(arguments);
     let unusable = |error: lexopt::Error| UsageError(error.to_string());
@@ -120,10 +128,15 @@ pub fn parse(
                 let length = Duration::try_from_secs_f64(seconds).ok().filter(|length| !length.is_zero());
                 minute = Some(length.ok_or_else(|| UsageError("--minute needs a positive number of seconds".into()))?);
             }
+            Value(word) if word == "status" && !asks => asks = true,
+            Long("json") => json = true,
             Long("version") => return Ok(Request::Version),
             Short('h') | Long("help") => return Ok(Request::Help),
             other => return Err(unusable(other.unexpected())),
         }
+    }
+    if json && !asks {
+        return Err(UsageError("--json shows a status and needs the word `status`".into()));
     }
     if minute.is_some() && !dev_mode {
         return Err(UsageError("--minute is for tests and works only with --dev-mode".into()));
@@ -132,6 +145,9 @@ pub fn parse(
         Some(beside) if dev_mode && ordinary_user => beside.join(brand::AGENT),
         _ => PathBuf::from(brand::ROOT_FOLDER),
     });
+    if asks {
+        return Ok(Request::Status(status::Options { root, json }));
+    }
     let wait = wait
         .or_else(|| set(brand::ENV_FAST_START).then_some(false))
         .or_else(|| environment(brand::ENV_WAIT).map(|value| truthy(&value)));
@@ -204,6 +220,22 @@ mod tests {
         assert_eq!(options("-c /a/b.json", &[]).credentials, options("--config=/a/b.json", &[]).credentials);
         assert_eq!(options("--dev-mode -c /a/b.json", &[]).root, PathBuf::from("/a/platform-agent"));
         assert_eq!(options("--dev-mode --minute 0.5", &[]).minute, Duration::from_millis(500));
+    }
+
+    #[test]
+    fn the_word_status_asks() {
+        let asks = |line: &str| match run(line, &[]) {
+            Ok(Request::Status(status::Options { root, json })) => (root, json),
+            other => panic!("{line}: {other:?}"),
+        };
+        assert_eq!(asks("status"), ("/opt/platform".into(), false));
+        assert_eq!(asks("status --json --root /r"), ("/r".into(), true));
+        assert_eq!(asks("--root /r status"), ("/r".into(), false));
+        assert_eq!(asks("status --dev-mode -c /a/b.json"), ("/a/platform-agent".into(), false));
+        for (line, named) in [("--json", "status"), ("status status", "status"), ("stats", "stats")] {
+            let error = run(line, &[]).expect_err(line).to_string();
+            assert!(error.contains(named), "{line}: {error}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The agent as a library, so that the test harness starts the very same one in simulated time.
 //!
 //! Composition only: options ([`args`]), the operating system ([`platform`]), who is joined to whom ([`wiring`]), the
-//! bridge to the fleet server ([`uplink`]) and the log ([`logger`]). What the agent decides is in the `actors` crate.
+//! bridge to the fleet server ([`uplink`]), the log ([`logger`]) and the question how a device is ([`status`]). What the agent decides is in the `actors` crate.
 
 // Input from outside must never end the process. A broken invariant may, with its reason (docs/adr/0005).
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::string_slice, clippy::unreachable))]
@@ -13,6 +13,7 @@ pub mod launcher;
 pub mod lock;
 pub mod logger;
 pub mod platform;
+pub mod status;
 pub mod trusted_time;
 pub mod uplink;
 pub mod wiring;

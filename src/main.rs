@@ -26,7 +26,7 @@ use board_portable::{PortableFetch, PortableFiles};
 use platform_agent::{
     args::{self, Options, Request},
     lock::{self, LockError},
-    logger, platform, trusted_time,
+    logger, platform, status, trusted_time,
     uplink::{Settings, Uplink},
     wiring::{self, Identity, Parts},
 };
@@ -44,6 +44,7 @@ const NEEDS_ROOT: u8 = 77;
 fn main() -> ExitCode {
     let options = match args::parse(env::args_os().skip(1), |name| env::var_os(name), platform::ordinary_user()) {
         Ok(Request::Run(options)) => options.absolute(),
+        Ok(Request::Status(options)) => return status::run(&options),
         Ok(Request::Help) => return said(&args::help()),
         Ok(Request::Version) => return said(&format!("{} {}\n", brand::AGENT, env!("CARGO_PKG_VERSION"))),
         Err(error) => {

@@ -1,6 +1,11 @@
 //! Picks the operating system's answers to the ports. The only place outside `board` that asks which system this is.
 
-use std::{path::Path, rc::Rc};
+use std::{
+    io::{self, Read, Write},
+    path::Path,
+    rc::Rc,
+    time::Duration,
+};
 
 use board::Board;
 use smol::LocalExecutor;
@@ -28,6 +33,7 @@ pub fn connect(
         fetch: Rc::new(fetch),
         processes: pieces.processes,
         service: pieces.service,
+        console: pieces.console,
         host: pieces.host,
     })
 }
@@ -37,6 +43,12 @@ pub fn connect(
 #[must_use]
 pub fn ordinary_user() -> bool {
     board_linux::ordinary_user()
+}
+
+/// Connects to the agent whose run folder this is. Blocking; each read and write ends after `limit`.
+#[cfg(target_os = "linux")]
+pub fn ask_console(run_folder: &Path, limit: Duration) -> io::Result<impl Read + Write + use<>> {
+    board_linux::console::ask(run_folder, limit)
 }
 
 #[cfg(target_os = "linux")]

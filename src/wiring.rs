@@ -7,8 +7,8 @@
 use std::{cell::Cell, path::PathBuf, rc::Rc, time::Duration};
 
 use actors::{
-    cloud::{self, port::Cloud},
-    config,
+    cloud::{self, port::Cloud, sources::Sources},
+    config, console,
     kit::{
         latest::Latest,
         lossy,
@@ -16,6 +16,7 @@ use actors::{
         supervise::Supervisor,
         trace::Trace,
     },
+    life::{Diary, End},
     logs,
     maintenance::SystemWindows,
     rank::Actor,
@@ -119,12 +120,15 @@ pub struct Agent {
     pub config: Latest<config::ConfigStatus>,
     /// Set before [`Agent::stop`]: the machine server stays, for the agent that comes.
     pub hand_over: Rc<Cell<bool>>,
+    /// How often it has started, and why.
+    diary: Diary,
 }
 
 impl Agent {
     /// Stops the actors in their order; the machine server ends before its keeper does.
     pub async fn stop(&self) {
         self.supervisor.stop(STOP_LIMIT).await;
+        self.diary.note(if self.hand_over.get() { End::HandedOver } else { End::Stopped });
     }
 }
 
@@ -147,11 +151,13 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
         // The actors say again what they could not store; an agent with a full disk still runs its machine server.
         log::error!("{error}: {}", error.source);
     }
+    let diary = Diary::begin(Rc::clone(&board.files), state.join("agent.life"), &board.host.facts().boot_id);
 
     // States: the newest value is what counts.
     let sections = config::Sections::default();
     let fetched = Latest::new();
     let reach = Latest::new();
+    let contact = Latest::new();
     let restarts = Latest::new();
     let retries = Latest::new();
     let acknowledged = Latest::new();
@@ -165,6 +171,19 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
     let (to_server, server_mail) = mailbox::mailbox(Actor::Update, Actor::Server, SERVER_MAIL);
     let (reload, reload_mail) = mailbox::outside(RELOAD_MAIL);
     let (poke, poke_mail) = mailbox::outside(POKE_MAIL);
+
+    // What a status is made of, for the fleet server and for whoever asks at the device.
+    let sources = Rc::new(Sources {
+        board: board.clone(),
+        root: root.clone(),
+        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        started: board.clock.now(),
+        agent: diary.life().status(),
+        config: sections.status.watch(),
+        server: report.watch(),
+        updates: vec![progress.watch()],
+        spool: spool.watch(),
+    });
 
     supervisor.start(Actor::Config, "config", |lifeline| {
         let cloud = Rc::clone(&cloud);
@@ -214,6 +233,7 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
     });
 
     supervisor.start(Actor::Cloud, "cloud", |lifeline| {
+        let cloud = Rc::clone(&cloud);
         cloud::actor::run(
             cloud::machine::Machine::new(random()),
             cloud::actor::Inbox {
@@ -222,7 +242,6 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
                 server: report.watch(),
                 updates: vec![progress.watch()],
                 offered: offered.watch(),
-                spool: spool.watch(),
                 lifeline,
             },
             cloud::actor::Ports {
@@ -230,8 +249,8 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
                 cloud,
                 executor: Rc::clone(executor),
                 counter_file: state.join("restarts.counter"),
-                root: root.clone(),
-                agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+                sources: Rc::clone(&sources),
+                contact: contact.clone(),
                 fetched: fetched.clone(),
                 reach: reach.clone(),
                 restarts: restarts.clone(),
@@ -244,6 +263,7 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
 
     let hand_over = Rc::new(Cell::new(false));
     supervisor.start(Actor::Server, "server", |lifeline| {
+        let api_key = Rc::clone(&identity);
         server::actor::run(
             server::machine::Policy::new(minute, random()),
             server::actor::Inbox {
@@ -259,7 +279,7 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
                 files: Rc::clone(&board.files),
                 executor: Rc::clone(executor),
                 places: Places { credentials, folder: root.clone(), record: state.join("machine-server.process") },
-                api_key: Rc::new(move || identity()?.api_key),
+                api_key: Rc::new(move || api_key()?.api_key),
                 boot_id: board.host.facts().boot_id.clone(),
                 windows: Rc::new(SystemWindows::new(Rc::clone(&board.files))),
                 lines: log_writer,
@@ -295,8 +315,29 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
         )
     });
 
+    supervisor.start(Actor::Console, "console", |lifeline| {
+        let who = move || (identity().map(|identity| identity.address), cloud.part_id());
+        let ports = console::actor::Ports {
+            console: Rc::clone(&board.console),
+            sources,
+            contact: contact.watch(),
+            identity: Rc::new(who),
+        };
+        console::actor::run(ports, lifeline)
+    });
+
     executor.spawn(heed_debug(sections.advanced.clone(), debug, set_debug)).detach();
-    Agent { supervisor, reload, poke, server: report, reach, update: progress, config: sections.status, hand_over }
+    Agent {
+        supervisor,
+        reload,
+        poke,
+        server: report,
+        reach,
+        update: progress,
+        config: sections.status,
+        hand_over,
+        diary,
+    }
 }
 
 /// The `debug` setting, which belongs to no actor: it is the process's own.

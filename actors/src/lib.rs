@@ -5,6 +5,7 @@
 //! - `cloud` talks to the fleet server: configuration, status, restart requests, log batches.
 //! - `server` runs the machine server and keeps it healthy.
 //! - `logs` gathers lines and delivers them once online, in order, without loss.
+//! - `console` answers who asks at the device.
 //!
 //! A machine (`machine.rs`) has no clock, no channel and no `async`; a shell (`actor.rs`) has no policy. What they are
 //! joined by lies in [`kit`]; who is joined to whom is written in the agent's `wiring.rs` and nowhere else.
@@ -15,7 +16,9 @@
 
 pub mod cloud;
 pub mod config;
+pub mod console;
 pub mod kit;
+pub mod life;
 pub mod logs;
 pub mod maintenance;
 pub mod rank;

@@ -17,11 +17,14 @@ pub enum Actor {
     Server,
     /// Delivers log lines.
     Logs,
+    /// Answers who asks at the device.
+    Console,
 }
 
 impl Actor {
     /// Every actor, in rank order.
-    pub const ALL: [Actor; 5] = [Actor::Config, Actor::Update, Actor::Cloud, Actor::Server, Actor::Logs];
+    pub const ALL: [Actor; 6] =
+        [Actor::Config, Actor::Update, Actor::Cloud, Actor::Server, Actor::Logs, Actor::Console];
 
     /// The name in logs and traces.
     #[must_use]
@@ -32,6 +35,7 @@ impl Actor {
             Actor::Cloud => "cloud",
             Actor::Server => "server",
             Actor::Logs => "logs",
+            Actor::Console => "console",
         }
     }
 }

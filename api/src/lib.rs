@@ -1,7 +1,8 @@
 //! What travels between agent, server and command line.
 //!
 //! Owns the wire messages (`pb`, compiled from `proto/`), the blocking client, the vendor's name, and the readers of
-//! everything that arrives from outside as a document: device configuration and signed releases. Holds no policy.
+//! everything that arrives from outside as a document: device configuration and signed releases. Says in one place how a
+//! device's status reads to people (`report`). Holds no policy.
 //! The messages outside `platform.fleet.v1` are a contract with existing clients: numbers and presence never change.
 
 // Input from outside must never end the process. A broken invariant may, with its reason (docs/adr/0005).
@@ -17,6 +18,7 @@ pub mod json;
 pub mod method;
 pub mod pb;
 pub mod releases;
+pub mod report;
 pub mod secret;
 
 /// Seconds since 1970 when this was built, or not long before: no clock that is right shows less. Builds that are to be

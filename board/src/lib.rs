@@ -9,6 +9,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unwrap_used))]
 
 pub mod clock;
+pub mod console;
 pub mod fetch;
 pub mod files;
 pub mod host;
@@ -34,6 +35,8 @@ pub struct Board {
     pub processes: Rc<dyn process::Processes>,
     /// The service manager above us.
     pub service: Rc<dyn service::Service>,
+    /// Questions asked at the device.
+    pub console: Rc<dyn console::Console>,
     /// Names and facts of this machine.
     pub host: Rc<dyn host::Host>,
 }

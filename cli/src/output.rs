@@ -8,6 +8,7 @@ use std::{
     sync::OnceLock,
 };
 
+pub(crate) use api::report::plain;
 use prost::{Message, Name};
 use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
 use prost_types::Struct;
@@ -117,19 +118,6 @@ impl Output {
     }
 }
 
-/// A text with its control characters made visible.
-pub(crate) fn plain(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for sign in text.chars() {
-        match sign {
-            '\n' | '\t' => shown.push(sign),
-            _ if sign.is_control() => shown.extend(sign.escape_default()),
-            _ => shown.push(sign),
-        }
-    }
-    shown
-}
-
 /// A message as JSON, with the names of the contract.
 pub(crate) fn json_of<M: Message + Name>(message: &M) -> Value {
     json_as(&M::full_name(), message)
@@ -183,11 +171,6 @@ mod tests {
     use super::*;
     use api::pb::platform::{app::v1 as app, common::v1::LogEntry};
     use prost_types::{Value as WireValue, value::Kind};
-
-    #[test]
-    fn control_characters_are_shown() {
-        assert_eq!(plain("a\u{1b}[2Jb\r\u{7}ü\n\tc"), "a\\u{1b}[2Jb\\r\\u{7}ü\n\tc");
-    }
 
     #[test]
     fn messages_as_json() {

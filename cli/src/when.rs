@@ -1,7 +1,6 @@
 //! Moments as people read them.
 
-use std::time::{Duration, SystemTime};
-
+pub(crate) use api::report::ago;
 use prost_types::Timestamp;
 
 /// The moment in UTC, or a dash if it never was.
@@ -12,39 +11,9 @@ pub(crate) fn moment(time: Option<&Timestamp>) -> String {
     }
 }
 
-/// How long ago, roughly: "12 s ago", "3 h ago".
-pub(crate) fn ago(time: Option<&Timestamp>) -> String {
-    let Some(then) = time.filter(|time| time.seconds > 0).and_then(|time| SystemTime::try_from(*time).ok()) else {
-        return "never".to_owned();
-    };
-    match SystemTime::now().duration_since(then) {
-        Ok(past) => format!("{} ago", span(past)),
-        // The server's clock may run ahead of ours.
-        Err(_) => "now".to_owned(),
-    }
-}
-
-/// A length of time in its largest unit.
-pub(crate) fn span(length: Duration) -> String {
-    let seconds = length.as_secs();
-    match seconds {
-        0..120 => format!("{seconds} s"),
-        120..7200 => format!("{} min", seconds / 60),
-        7200..172_800 => format!("{} h", seconds / 3600),
-        _ => format!("{} days", seconds / 86_400),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn spans() {
-        for (seconds, text) in [(0, "0 s"), (119, "119 s"), (120, "2 min"), (7200, "2 h"), (172_800, "2 days")] {
-            assert_eq!(span(Duration::from_secs(seconds)), text);
-        }
-    }
 
     #[test]
     fn never() {

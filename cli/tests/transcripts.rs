@@ -265,6 +265,12 @@ fn restart_and_status() {
         hostname: "board\u{1b}[31m".into(),
         uptime_seconds: 7200,
         agent_uptime_seconds: 60,
+        agent: Some(wire::AgentStatus {
+            slot: "b".into(),
+            starts: 3,
+            start_reason: "the device booted".into(),
+            ..Default::default()
+        }),
         complaints: vec![wire::Complaint {
             path: "a.b".into(),
             found: "x".into(),
@@ -277,16 +283,30 @@ fn restart_and_status() {
             pid: 42,
             crashes: 1,
             last_exit: "signal 11 (SIGSEGV)".into(),
+            last_lines: vec!["motor: stall".into()],
             url: "http://127.0.0.1:1".into(),
             ..Default::default()
         }),
-        updates: vec![wire::UpdateStatus {
-            product: 2,
-            phase: 4,
-            wanted: "stable".into(),
-            target_version: "1.1.0".into(),
-            ..Default::default()
-        }],
+        updates: vec![
+            wire::UpdateStatus {
+                product: 2,
+                phase: 9,
+                wanted: "stable".into(),
+                installed_version: "1.0.0".into(),
+                last_error: "1.1.0 was rolled back: it ended unasked; choose another version, or ask for a retry".into(),
+                bad_versions: vec!["1.1.0".into()],
+                ..Default::default()
+            },
+            wire::UpdateStatus {
+                product: 1,
+                phase: 2,
+                wanted: "dev".into(),
+                target_version: "0.2.0".into(),
+                installed_version: "0.1.0".into(),
+                percent: 62,
+                ..Default::default()
+            },
+        ],
         disks: vec![wire::Disk { path: "/opt/platform".into(), free_bytes: 3 << 30, total_bytes: 20 << 30 }],
         warnings: vec!["clock is not synchronised".into()],
         ..Default::default()
@@ -296,13 +316,18 @@ fn restart_and_status() {
         part      rover-main  0a000000-0000-4000-8000-000000000005\n\
         state     live\n\
         device    board\\u{1b}[31m on linux/arm64, up 2 h\n\
-        agent     0.1.0, up 60 s\n\
+        agent     0.1.0, up 60 s, start 3 from slot b: the device booted\n\
         server    1.0.0, running as process 42\n\
         url       http://127.0.0.1:1\n\
         crashes   1, last: signal 11 (SIGSEGV)\n\
-        update    server 1.1.0 is ready and starts with the next restart\n\
+        it said   motor: stall\n\
+        versions  agent runs 0.1.0, installed 0.1.0, wanted dev\n\
+        versions  server runs 1.0.0, installed 1.0.0, wanted stable, failed here: 1.1.0\n\
+        update    server went back to the version before\n\
+        update    agent downloading 0.2.0, 62 %\n\
         disk      /opt/platform: 3072 MiB of 20 GiB free\n\
         reported  never\n\
+        ! update of the server: 1.1.0 was rolled back: it ended unasked; choose another version, or ask for a retry\n\
         ! clock is not synchronised\n\
         ! a.b: found x, allowed is y (cloud)\n";
     assert_eq!(shown, expected);
@@ -314,9 +339,10 @@ fn restart_and_status() {
     desk.fleet.state().refused = Some(("GetPartStatus", 12));
     desk.shows("machine status rover", "machine  rover\npart     rover-main  0a000000-0000-4000-8000-000000000005\nstate    live\ndevice   has not reported yet\n");
     desk.shows(
-        &format!("machine retry-update {ROVER} --program server"),
+        &format!("machine retry-update {ROVER} --product machine-server"),
         "The devices of \"rover\" try their updates again within a minute, or when they are back.\n",
     );
+    desk.fails("machine retry-update --product firmware", 2, "[possible values: machine-server, agent]");
 }
 
 #[test]

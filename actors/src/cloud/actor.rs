@@ -8,17 +8,18 @@ use std::{
     task::{Context, Poll},
 };
 
-use api::pb::platform::fleet::v1::{DeviceStatus, Disk, UpdateStatus};
-use board::{Board, Mono, files::Access};
+use api::pb::platform::fleet::v1::{DeviceStatus, UpdateStatus};
+use board::{Board, files::Access};
 use serde::Deserialize;
 use smol::{LocalExecutor, future::FutureExt as _};
 
 use super::{
-    Acknowledged, FetchedConfig, Reach, RestartsWanted, Retries,
+    Acknowledged, Contact, FetchedConfig, Reach, RestartsWanted, Retries,
     calls::{self, Answers, Plan, Questions, Report},
     machine::{BatchKey, Effect, Event, Machine},
     port::Cloud,
-    status::{self, Parts, Told},
+    sources::Sources,
+    status::{self, Told},
 };
 use crate::{
     config::ConfigStatus,
@@ -30,7 +31,7 @@ use crate::{
         supervise::Lifeline,
         trace::Trace,
     },
-    logs::{Offered, SpoolStatus},
+    logs::Offered,
     rank::Actor,
     server,
 };
@@ -50,8 +51,6 @@ pub struct Inbox {
     pub updates: Vec<Watch<UpdateStatus>>,
     /// The log batch to deliver.
     pub offered: Watch<Option<Offered>>,
-    /// The log queue; reported, never waited for.
-    pub spool: Watch<SpoolStatus>,
     /// Stops this actor.
     pub lifeline: Lifeline,
 }
@@ -66,14 +65,14 @@ pub struct Ports {
     pub executor: Rc<LocalExecutor<'static>>,
     /// Where the counter of wanted restarts is kept.
     pub counter_file: PathBuf,
-    /// The folder whose disk is reported.
-    pub root: PathBuf,
-    /// The agent's own version.
-    pub agent_version: String,
+    /// What reports are made of.
+    pub sources: Rc<Sources>,
     /// The configuration, when it changed.
     pub fetched: Latest<Rc<FetchedConfig>>,
     /// How the server can be reached.
     pub reach: Latest<Reach>,
+    /// The same for people, with what the last failure said.
+    pub contact: Latest<Contact>,
     /// Restarts wanted by operators.
     pub restarts: Latest<RestartsWanted>,
     /// What operators want to be tried again.
@@ -87,15 +86,8 @@ pub struct Ports {
 /// Runs the actor until it is stopped.
 pub async fn run(mut machine: Machine, inbox: Inbox, ports: Ports) {
     let (background, results) = Background::new(&ports.executor);
-    let started = ports.board.clock.now();
-    let parts = Sources {
-        config: inbox.config.clone(),
-        server: inbox.server.clone(),
-        updates: inbox.updates.clone(),
-        offered: inbox.offered.clone(),
-        spool: inbox.spool.clone(),
-    };
-    let mut desk = Desk { ports, background, sources: parts, started, told: Told::default(), asked: None };
+    let offered = inbox.offered.clone();
+    let mut desk = Desk { ports, background, offered, told: Told::default(), asked: None };
     let mut ears = Ears { inbox, results };
     let wanted = desk.load_counter();
     desk.ports.restarts.publish(wanted);
@@ -124,7 +116,7 @@ impl step::Inbox for Ears {
     type Event = Event;
 
     async fn next(&mut self) -> Option<Event> {
-        let Ears { inbox: Inbox { pokes, config, server, updates, offered, lifeline, spool: _ }, results } = self;
+        let Ears { inbox: Inbox { pokes, config, server, updates, offered, lifeline }, results } = self;
         let stop = async {
             lifeline.stopped().await;
             None
@@ -173,20 +165,10 @@ fn key(offered: &Offered) -> BatchKey {
     BatchKey { spool_id: Rc::clone(&offered.spool_id), number: offered.number }
 }
 
-/// Where the parts of a report come from.
-struct Sources {
-    config: Watch<ConfigStatus>,
-    server: Watch<server::Report>,
-    updates: Vec<Watch<UpdateStatus>>,
-    offered: Watch<Option<Offered>>,
-    spool: Watch<SpoolStatus>,
-}
-
 struct Desk {
     ports: Ports,
     background: Background<Answers>,
-    sources: Sources,
-    started: Mono,
+    offered: Watch<Option<Offered>>,
     told: Told,
     /// The report that is under way.
     asked: Option<DeviceStatus>,
@@ -223,6 +205,8 @@ impl Desk {
                     None => log::info!("the fleet server is reached"),
                 }
                 self.note(format_args!("{reach:?}"));
+                let why = why.map(|error| error.to_string().into());
+                self.ports.contact.publish(Contact { reach, since: Some(self.ports.board.clock.wall()), why });
                 self.ports.reach.publish(reach);
             }
             Effect::Configure(fetched) => {
@@ -239,38 +223,15 @@ impl Desk {
 
     fn questions(&mut self, plan: Plan) -> Questions {
         let facts = self.ports.board.host.facts().clone();
-        let parts = (plan.config || plan.report != Report::No).then(|| self.parts());
+        let parts = (plan.config || plan.report != Report::No).then(|| self.ports.sources.parts());
         let config = parts.as_ref().filter(|_| plan.config).map(|parts| status::config_request(&facts, parts));
         let report = parts
             .filter(|_| plan.report != Report::No)
             .map(|parts| status::compose(&facts, parts))
             .filter(|status| plan.report == Report::Always || self.told.is_news(status));
         self.asked.clone_from(&report);
-        let upload = if plan.upload { self.sources.offered.get().flatten() } else { None };
+        let upload = if plan.upload { self.offered.get().flatten() } else { None };
         Questions { config, report, unheard: plan.unheard, restart: plan.restart, upload }
-    }
-
-    fn parts(&self) -> Parts {
-        let Board { clock, files, .. } = &self.ports.board;
-        let now = clock.now();
-
-        let disk = files.space(&self.ports.root).ok().map(|space| Disk {
-            path: self.ports.root.display().to_string(),
-            free_bytes: space.free,
-            total_bytes: space.total,
-        });
-        Parts {
-            agent_version: self.ports.agent_version.clone(),
-            uptime: now.since(Mono::BOOT),
-            agent_uptime: now.since(self.started),
-            wall: clock.wall(),
-            clock_synchronised: clock.wall_is_synchronised(),
-            config: self.sources.config.get().unwrap_or_default(),
-            server: self.sources.server.get().unwrap_or_default(),
-            updates: self.sources.updates.iter().filter_map(Watch::get).collect(),
-            disks: disk.into_iter().collect(),
-            logs: self.sources.spool.get().unwrap_or_default(),
-        }
     }
 
     /// A counter that cannot be read starts again from what the machine server has done, which is never behind.

@@ -9,6 +9,7 @@
 //! | `machine` | when to call, how long to wait after a failure, what is told to whom |
 //! | `calls` | one wake-up's calls in their order, and what their answers say |
 //! | `status` | what the device tells about itself, bounded |
+//! | `sources` | nothing: it gathers what a status is made of |
 //! | `port` | the fleet server, as the agent needs it |
 //! | `actor` | waiting and doing |
 
@@ -16,6 +17,7 @@ pub mod actor;
 pub mod calls;
 pub mod machine;
 pub mod port;
+pub mod sources;
 pub mod status;
 #[cfg(test)]
 mod tests;
@@ -23,6 +25,7 @@ mod tests;
 use std::{fmt, rc::Rc};
 
 use api::pb::platform::{app::agent::v1::DeviceAgentConfigResponse, fleet::v1::UpdateRetry};
+use board::Wall;
 use prost::Message as _;
 
 /// A configuration as the fleet server sent it, unread.
@@ -76,6 +79,17 @@ pub enum Reach {
     CredentialsRefused,
     /// There is no identity to present.
     NoIdentity,
+}
+
+/// How the fleet server can be reached, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contact {
+    /// How.
+    pub reach: Reach,
+    /// Since when, by the device's clock; `None` before the first call has ended.
+    pub since: Option<Wall>,
+    /// What the call said that failed.
+    pub why: Option<Rc<str>>,
 }
 
 /// Restarts of the machine server that an operator asked for, counted since the agent's state was created.

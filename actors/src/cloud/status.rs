@@ -9,7 +9,8 @@ use api::device_config as config;
 use api::pb::platform::{
     app::agent::v1::{DeviceAgentConfigRequest, HostInfo, VersionInfo},
     fleet::v1::{
-        Complaint, DeviceStatus, Disk, LogStatus, Product, ServerStatus, UpdateStatus, server_status, update_status,
+        AgentStatus, Complaint, DeviceStatus, Disk, LogStatus, Product, ServerStatus, UpdateStatus, server_status,
+        update_status,
     },
 };
 use board::{Wall, host::Facts};
@@ -45,6 +46,8 @@ pub struct Parts {
     pub uptime: Duration,
     /// Time since this agent started.
     pub agent_uptime: Duration,
+    /// The agent's own life.
+    pub agent: AgentStatus,
     /// The device's own clock.
     pub wall: Wall,
     /// Whether anything vouches for it.
@@ -82,6 +85,7 @@ pub fn compose(facts: &Facts, parts: Parts) -> DeviceStatus {
         disks: parts.disks,
         logs: Some(LogStatus { queued_bytes: logs.queued_bytes, dropped_lines: logs.dropped_lines }),
         warnings,
+        agent: Some(bounded_agent(parts.agent)),
     }
 }
 
@@ -101,7 +105,11 @@ pub fn config_request(facts: &Facts, parts: &Parts) -> DeviceAgentConfigRequest 
         });
         staged
             .map_or_else(
-                || update.map(|update| update.running_version.clone()).filter(|version| !version.is_empty()),
+                || {
+                    let update = update?;
+                    let known = [&update.installed_version, &update.running_version];
+                    known.into_iter().find(|version| !version.is_empty()).cloned()
+                },
                 |update| Some(update.target_version.clone()),
             )
             .unwrap_or_else(|| running.to_owned())
@@ -176,7 +184,23 @@ fn warnings(parts: &Parts) -> Vec<String> {
     let unstored = parts.config.trouble.as_ref();
     let unstored = unstored.map(|why| format!("the configuration in force would be lost by a restart: {why}"));
     let windows = parts.server.trouble.iter().cloned();
-    clock.into_iter().chain(unstored).chain(lost).chain(full).chain(windows).take(WARNINGS_MAX).map(cut).collect()
+    let launch = Some(parts.agent.launch_note.clone()).filter(|note| !note.is_empty());
+    let safe = parts.agent.safe_mode.then(|| {
+        "the agent runs in safe mode: what was stored on the device is set aside, and its settings come from the \
+         defaults file and the fleet server only"
+            .to_owned()
+    });
+    launch
+        .into_iter()
+        .chain(safe)
+        .chain(clock)
+        .chain(unstored)
+        .chain(lost)
+        .chain(full)
+        .chain(windows)
+        .take(WARNINGS_MAX)
+        .map(cut)
+        .collect()
 }
 
 fn server_status(report: server::Report) -> ServerStatus {
@@ -205,6 +229,11 @@ fn server_status(report: server::Report) -> ServerStatus {
     }
 }
 
+fn bounded_agent(agent: AgentStatus) -> AgentStatus {
+    let AgentStatus { slot, launch_note, start_reason, .. } = agent;
+    AgentStatus { slot: cut(slot), launch_note: cut(launch_note), start_reason: cut(start_reason), ..agent }
+}
+
 fn complaint(complaint: &config::Complaint) -> Complaint {
     Complaint {
         path: cut(complaint.path.to_string()),
@@ -219,6 +248,7 @@ fn bounded_update(update: UpdateStatus) -> UpdateStatus {
         wanted: cut(update.wanted),
         target_version: cut(update.target_version),
         running_version: cut(update.running_version),
+        installed_version: cut(update.installed_version),
         last_error: cut(update.last_error),
         bad_versions: update.bad_versions.into_iter().take(BAD_VERSIONS_MAX).map(cut).collect(),
         ..update
@@ -233,7 +263,7 @@ fn cut(mut text: String) -> String {
     text
 }
 
-fn timestamp(at: Wall) -> Timestamp {
+pub(crate) fn timestamp(at: Wall) -> Timestamp {
     let millis = at.as_millis();
     Timestamp {
         seconds: millis.div_euclid(1_000),
@@ -385,6 +415,7 @@ mod tests {
         parts.disks[0].free_bytes = 1;
         parts.config.trouble = Some("the disk is full".into());
         parts.server.trouble = vec!["no such zone".into()];
-        assert_eq!(compose(&facts(), parts).warnings.len(), 5);
+        parts.agent = AgentStatus { launch_note: "fell back".into(), safe_mode: true, ..AgentStatus::default() };
+        assert_eq!(compose(&facts(), parts).warnings.len(), 7);
     }
 }

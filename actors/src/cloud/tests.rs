@@ -12,7 +12,8 @@ use api::pb::platform::{
         v1::{NeedsRestartRequest, NeedsRestartResponse},
     },
     fleet::v1::{
-        Product, ReportRequest, ReportResponse, UpdateRetry, UpdateStatus, UploadLogsRequest, UploadLogsResponse,
+        AgentStatus, Product, ReportRequest, ReportResponse, UpdateRetry, UpdateStatus, UploadLogsRequest,
+        UploadLogsResponse,
     },
 };
 use async_trait::async_trait;
@@ -25,6 +26,7 @@ use super::{
     calls::{Answers, Plan, Report},
     machine::{BatchKey, Effect, Event, Machine},
     port::{Cloud, CloudError},
+    sources::Sources,
 };
 use crate::{
     config::ConfigStatus,
@@ -522,13 +524,25 @@ impl Bench {
         let (server, offered, fetched) = (Latest::new(), Latest::new(), Latest::new());
         let (reach, restarts, acknowledged) = (Latest::new(), Latest::new(), Latest::new());
         let (retries, updates) = (Latest::new(), Latest::new());
+        let config = Latest::<ConfigStatus>::new().watch();
+        let sources = Sources {
+            board: board.clone(),
+            root: "/root".into(),
+            agent_version: "9.9.9".into(),
+            started: board.clock.now(),
+            agent: AgentStatus::default(),
+            config: config.clone(),
+            server: server.watch(),
+            updates: vec![updates.watch()],
+            spool: Latest::<SpoolStatus>::new().watch(),
+        };
         let ports = Ports {
             board,
+            sources: Rc::new(sources),
+            contact: Latest::new(),
             cloud: Rc::<Fleet>::clone(fleet),
             executor: driver.executor(),
             counter_file: "/root/restarts".into(),
-            root: "/root".into(),
-            agent_version: "9.9.9".into(),
             fetched: fetched.clone(),
             reach: reach.clone(),
             restarts: restarts.clone(),
@@ -538,9 +552,7 @@ impl Bench {
         };
         supervisor.start(Actor::Cloud, "cloud", |lifeline| {
             let (server, offered, updates) = (server.watch(), offered.watch(), vec![updates.watch()]);
-            let config = Latest::<ConfigStatus>::new().watch();
-            let spool = Latest::<SpoolStatus>::new().watch();
-            let inbox = Inbox { pokes, config, server, updates, offered, spool, lifeline };
+            let inbox = Inbox { pokes, config, server, updates, offered, lifeline };
             actor::run(Machine::new(1), inbox, ports)
         });
         let (sim, fleet, fetched) = (sim.clone(), Rc::clone(fleet), fetched.watch());

@@ -42,6 +42,7 @@ impl Machine {
             wanted: without_secrets(&self.record.wanted),
             target_version,
             running_version: self.server.program.as_ref().map(|program| program.version.clone()).unwrap_or_default(),
+            installed_version: version(slots.active()),
             percent: if phase == Phase::Downloading { self.percent } else { 0 },
             last_error: last_error.cloned().unwrap_or_default(),
             retried: self.record.retried,

@@ -1,4 +1,4 @@
-//! Ports answered by Linux: clock, processes, service manager, host.
+//! Ports answered by Linux: clock, processes, service manager, console, host.
 //!
 //! Owns every place where the agent speaks to a Linux kernel. Refuses policy: how long, how often and whether at all
 //! is decided by actors. Costs no thread beside the reactor's, and while nothing happens it costs no wake-up either.
@@ -8,6 +8,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unwrap_used))]
 
 pub mod clock;
+pub mod console;
 pub mod host;
 mod memory;
 pub mod process;
@@ -26,6 +27,8 @@ pub struct Pieces {
     pub processes: Rc<process::LinuxProcesses>,
     /// The service manager above us.
     pub service: Rc<service::Notify>,
+    /// Questions asked at the device.
+    pub console: Rc<console::LinuxConsole>,
     /// Names and facts of this machine.
     pub host: Rc<host::LinuxHost>,
 }
@@ -60,7 +63,14 @@ pub fn connect(executor: &Rc<LocalExecutor<'static>>, run_folder: &Path) -> Resu
     let service = Rc::new(service::Notify::from_environment());
     let processes = process::LinuxProcesses::new(run_folder, Rc::clone(&clock) as _, Rc::clone(&service))
         .map_err(|source| ConnectError::RunFolder { folder: run_folder.to_owned(), source })?;
-    Ok(Pieces { clock, processes: Rc::new(processes), service, host: Rc::new(host::LinuxHost::read()) })
+    let console = console::LinuxConsole::new(run_folder, Rc::clone(&clock) as Rc<dyn board::Clock>);
+    Ok(Pieces {
+        clock,
+        processes: Rc::new(processes),
+        service,
+        console: Rc::new(console),
+        host: Rc::new(host::LinuxHost::read()),
+    })
 }
 
 /// Whether this process belongs to an ordinary user, who may not write to the system's folders.

@@ -6,6 +6,7 @@
 //! each time. Everything runs on one thread, nothing reads the computer's clock, and all chance comes from the seed.
 
 pub mod clock;
+pub mod console;
 pub mod drive;
 pub mod fetch;
 pub mod files;
@@ -24,6 +25,7 @@ use std::{
 use board::{Board, host::Facts};
 
 pub use clock::SimClock;
+pub use console::SimConsole;
 pub use drive::{Driven, Driver};
 pub use fetch::SimWeb;
 pub use files::SimFiles;
@@ -48,6 +50,8 @@ pub struct SimBoard {
     pub web: SimWeb,
     /// The service manager.
     pub service: SimService,
+    /// Somebody at the device.
+    pub console: SimConsole,
     /// Chance.
     pub random: Rc<Random>,
     facts: Rc<RefCell<Facts>>,
@@ -72,6 +76,7 @@ impl SimBoard {
         SimBoard {
             web: SimWeb::new(&clock),
             service: SimService::new(&clock),
+            console: SimConsole::new(&clock),
             random: Rc::new(random),
             facts: Rc::new(RefCell::new(facts)),
             boots: Rc::new(Cell::new(1)),
@@ -98,7 +103,8 @@ impl SimBoard {
             files: Rc::new(files::FilesPort { disk: disk.clone(), alive: alive.clone() }),
             fetch: Rc::new(fetch::FetchPort { web, disk, processes: processes.clone(), alive: alive.clone() }),
             processes: Rc::new(process::ProcessesPort { processes, alive: alive.clone() }),
-            service: Rc::new(service::ServicePort { service: self.service.clone(), alive }),
+            service: Rc::new(service::ServicePort { service: self.service.clone(), alive: alive.clone() }),
+            console: Rc::new(console::ConsolePort { console: self.console.clone(), alive }),
             host: Rc::new(host::HostPort { facts: self.facts.borrow().clone() }),
         }
     }
@@ -134,6 +140,7 @@ impl SimBoard {
         }
         self.clock.forget_sleepers();
         self.processes.agent_went();
+        self.console.agent_went();
     }
 
     /// The power goes and comes back. Every task of the agent must have been dropped already, or be dropped next.

@@ -21,7 +21,10 @@ use crate::{
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Program {
-    Server,
+    /// The machine server
+    #[value(alias = "server")]
+    MachineServer,
+    /// The agent itself
     Agent,
 }
 
@@ -66,9 +69,9 @@ pub(crate) enum Verb {
     RetryUpdate {
         /// NAME, LOCATION/NAME or id; may be left out if there is only one
         machine: Option<String>,
-        /// Only of this program
-        #[arg(long, value_enum)]
-        program: Option<Program>,
+        /// Only of this product
+        #[arg(long = "product", alias = "program", value_enum)]
+        product: Option<Program>,
     },
 }
 
@@ -109,12 +112,12 @@ pub(super) fn run(session: &Session, verb: Verb, output: &mut Output) -> Result<
             show(session, output, &changed.robot.unwrap_or_default())
         }
         Verb::Status { machine } => status::show(session, &find::machine(session, machine.as_deref())?, output),
-        Verb::RetryUpdate { machine, program } => {
+        Verb::RetryUpdate { machine, product } => {
             let machine = find::machine(session, machine.as_deref())?;
-            let products = [(Program::Server, Product::MachineServer), (Program::Agent, Product::Agent)];
+            let products = [(Program::MachineServer, Product::MachineServer), (Program::Agent, Product::Agent)];
             for part in find::parts(session, &machine.id)? {
-                for (_, product) in products.iter().filter(|(one, _)| program.is_none_or(|program| program == *one)) {
-                    let request = fleet::RetryUpdateRequest { part_id: part.id.clone(), product: (*product).into() };
+                for (_, wire) in products.iter().filter(|(one, _)| product.is_none_or(|product| product == *one)) {
+                    let request = fleet::RetryUpdateRequest { part_id: part.id.clone(), product: (*wire).into() };
                     session.ask("could not ask for another try", admin_service::RETRY_UPDATE, &request)?;
                 }
             }

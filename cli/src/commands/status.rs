@@ -1,13 +1,12 @@
 //! `machine status`: what the devices of a machine say about themselves, problems first.
 
-use std::time::Duration;
-
 use api::{
     client::Code,
     pb::platform::{
         app::v1 as app,
-        fleet::v1::{self as fleet, Product, admin_service, server_status, update_status},
+        fleet::v1::{self as fleet, admin_service},
     },
+    report,
 };
 use serde_json::Value;
 
@@ -17,7 +16,7 @@ use crate::{
     find,
     output::{Output, json_of, plain},
     session::Session,
-    when::{ago, span},
+    when::ago,
 };
 
 /// Prints every part of the machine.
@@ -69,102 +68,11 @@ fn print(
         lines.push(("device", "has not reported yet".to_owned()));
         return output.facts(&lines);
     };
-    lines.push((
-        "device",
-        format!("{} on {}, up {}", device.hostname, device.platform, span(Duration::from_secs(device.uptime_seconds))),
-    ));
-    lines.push((
-        "agent",
-        format!("{}, up {}", device.agent_version, span(Duration::from_secs(device.agent_uptime_seconds))),
-    ));
-    lines.extend(device.server.iter().flat_map(server));
-    lines.extend(device.updates.iter().map(update));
-    lines.extend(device.disks.iter().map(|disk| {
-        ("disk", format!("{}: {} of {} free", disk.path, bytes(disk.free_bytes), bytes(disk.total_bytes)))
-    }));
-    if let Some(logs) = device.logs.filter(|logs| logs.queued_bytes > 0 || logs.dropped_lines > 0) {
-        lines.push((
-            "logs",
-            format!("{} waiting to be sent, {} lines lost", bytes(logs.queued_bytes), logs.dropped_lines),
-        ));
-    }
+    lines.extend(report::facts(device));
     lines.push(("reported", ago(status.reported_at.as_ref())));
     output.facts(&lines)?;
-    for warning in &device.warnings {
-        output.line(&format!("! {}", plain(warning)))?;
-    }
-    for one in &device.complaints {
-        let text = format!("! {}: found {}, allowed is {} ({})", one.path, one.found, one.allowed, one.source);
-        output.line(&plain(&text))?;
+    for trouble in report::troubles(device) {
+        output.line(&format!("! {}", plain(&trouble)))?;
     }
     Ok(())
-}
-
-fn server(server: &fleet::ServerStatus) -> Vec<(&'static str, String)> {
-    use server_status::Phase;
-    let phase = match server.phase() {
-        Phase::Unspecified => "unknown",
-        Phase::Disabled => "disabled by configuration",
-        Phase::Stopped => "stopped",
-        Phase::Starting => "starting",
-        Phase::Running => "running",
-        Phase::Stopping => "stopping",
-        Phase::WaitingToRestart => "waiting before it is started again",
-        Phase::NoVersion => "not installed yet",
-    };
-    let mut text = match server.version.as_str() {
-        "" => phase.to_owned(),
-        version => format!("{version}, {phase}"),
-    };
-    if server.pid > 0 {
-        text += &format!(" as process {}", server.pid);
-    }
-    if server.started_at.is_some() {
-        text += &format!(", started {}", ago(server.started_at.as_ref()));
-    }
-    let mut lines = vec![("server", text)];
-    if !server.url.is_empty() {
-        lines.push(("url", server.url.clone()));
-    }
-    if server.crashes > 0 || !server.last_exit.is_empty() {
-        lines.push((
-            "crashes",
-            format!("{}, last: {}", server.crashes, if server.last_exit.is_empty() { "-" } else { &server.last_exit }),
-        ));
-    }
-    if !server.restart_pending.is_empty() {
-        lines.push(("restart", server.restart_pending.clone()));
-    }
-    lines
-}
-
-fn update(update: &fleet::UpdateStatus) -> (&'static str, String) {
-    use update_status::Phase;
-    let program = match update.product() {
-        Product::Agent => "agent",
-        Product::MachineServer => "server",
-        Product::Unspecified => "program",
-    };
-    let target = &update.target_version;
-    let phase = match update.phase() {
-        Phase::Unspecified | Phase::Idle | Phase::Committed => format!("up to date with {:?}", update.wanted),
-        Phase::Downloading => format!("downloading {target}, {} %", update.percent),
-        Phase::Verifying => format!("verifying {target}"),
-        Phase::Staged => format!("{target} is ready and starts with the next restart"),
-        Phase::Waiting => format!("{target} waits for the maintenance window"),
-        Phase::Switching => format!("switching to {target}"),
-        Phase::Probation => format!("{target} is on probation"),
-        Phase::RolledBack => "went back to the version before".to_owned(),
-    };
-    let error = if update.last_error.is_empty() { String::new() } else { format!("; {}", update.last_error) };
-    ("update", format!("{program} {phase}{error}"))
-}
-
-fn bytes(bytes: u64) -> String {
-    const MIB: u64 = 1024 * 1024;
-    match bytes {
-        0..MIB => format!("{} KiB", bytes / 1024),
-        _ if bytes < 10 * 1024 * MIB => format!("{} MiB", bytes / MIB),
-        _ => format!("{} GiB", bytes / (1024 * MIB)),
-    }
 }
