@@ -293,7 +293,8 @@ fn restart_and_status() {
                 phase: 9,
                 wanted: "stable".into(),
                 installed_version: "1.0.0".into(),
-                last_error: "1.1.0 was rolled back: it ended unasked; choose another version, or ask for a retry".into(),
+                last_error: "1.1.0 was rolled back: it ended unasked; choose another version, or ask for a retry"
+                    .into(),
                 bad_versions: vec!["1.1.0".into()],
                 ..Default::default()
             },

@@ -246,6 +246,20 @@ mod tests {
     }
 
     #[test]
+    fn who_does_not_read_is_let_go() {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let executor = Rc::new(LocalExecutor::new());
+        let clock = LinuxClock::new(&executor).expect("a clock");
+        let asker = UnixAsker { stream: Async::new(ours).expect("registered") };
+        // More than the kernel holds for anybody.
+        let endless = vec![b'.'; 64 << 20];
+        let limit = Duration::from_millis(20);
+        let given = LinuxConsole::within(&clock, limit, asker.tell(&endless));
+        assert_eq!(smol::block_on(executor.run(given)), None);
+        drop(theirs);
+    }
+
+    #[test]
     fn a_folder_that_is_not_there_is_a_warning() {
         let folder = tempfile::tempdir().expect("a folder");
         let (_executor, console) = console(&folder.path().join("missing"));

@@ -3,6 +3,8 @@
 //! A simulation that is kinder than the hardware proves nothing, and one that is stricter in what it refuses sends
 //! people after ghosts. Each check here is written once against the ports and run against both.
 
+#[cfg(target_os = "linux")]
+mod console;
 mod fetch;
 mod files;
 #[cfg(target_os = "linux")]
