@@ -116,15 +116,17 @@ fn server(server: &ServerStatus) -> Vec<(&'static str, String)> {
 
 /// One line for each product: what runs, what is installed, what is wanted.
 fn versions(device: &DeviceStatus) -> Vec<(&'static str, String)> {
+    let known = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
     let line = |product: Product, name: &str, running: &str| {
-        let update = device.updates.iter().find(|update| update.product() == product);
-        let known = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
-        let of =
-            |text: fn(&UpdateStatus) -> &String| update.map_or_else(|| "-".to_owned(), |update| known(text(update)));
-        let (installed, wanted) = (of(|update| &update.installed_version), of(|update| &update.wanted));
-        let bad = update.map(|update| update.bad_versions.join(", ")).filter(|bad| !bad.is_empty());
-        let bad = bad.map_or_else(String::new, |bad| format!(", failed here: {bad}"));
-        ("versions", format!("{name} runs {}, installed {installed}, wanted {wanted}{bad}", known(running)))
+        let runs = format!("{name} runs {}", known(running));
+        // A product that nobody keeps up to date has no more to tell.
+        let Some(update) = device.updates.iter().find(|update| update.product() == product) else {
+            return ("versions", runs);
+        };
+        let bad = update.bad_versions.join(", ");
+        let bad = if bad.is_empty() { bad } else { format!(", failed here: {bad}") };
+        let (installed, wanted) = (known(&update.installed_version), known(&update.wanted));
+        ("versions", format!("{runs}, installed {installed}, wanted {wanted}{bad}"))
     };
     let running = device.server.as_ref().filter(|server| server.pid > 0).map_or("", |server| &server.version);
     vec![line(Product::Agent, "agent", &device.agent_version), line(Product::MachineServer, "server", running)]
