@@ -13,6 +13,9 @@ use async_trait::async_trait;
 /// Largest document a synchronous call reads or writes: one configuration with its bookkeeping.
 pub const RECORD_BYTES_MAX: usize = 2 << 20;
 
+/// Largest dictionary of an xz stream that is unpacked: it has to lie in memory meanwhile. What `xz -6` uses.
+pub const DICTIONARY_BYTES_MAX: usize = 8 << 20;
+
 /// Who may read a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -63,6 +66,36 @@ pub struct Digest {
     pub sha256: [u8; 32],
     /// Length in bytes.
     pub len: u64,
+}
+
+/// Why an xz stream did not become a file.
+#[derive(Debug, thiserror::Error)]
+pub enum UnpackError {
+    /// Not an xz stream, damaged, cut, or followed by something else.
+    #[error("{} is not one whole xz stream: {reason}", path.display())]
+    Malformed {
+        /// The packed file.
+        path: PathBuf,
+        /// In the words of the library.
+        reason: String,
+    },
+    /// It would need more memory than [`DICTIONARY_BYTES_MAX`].
+    #[error("{} needs a dictionary of more than {} MiB to be unpacked", path.display(), DICTIONARY_BYTES_MAX >> 20)]
+    Dictionary {
+        /// The packed file.
+        path: PathBuf,
+    },
+    /// There is more inside than the caller allowed.
+    #[error("{} unpacks to more than {limit} bytes", path.display())]
+    TooLong {
+        /// The packed file.
+        path: PathBuf,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// The disk said no.
+    #[error(transparent)]
+    File(#[from] FileError),
 }
 
 /// Space on the file system that holds a folder.
@@ -118,4 +151,9 @@ pub trait Files {
 
     /// Copies a file of any size (of at most `limit` bytes) into a private one, in bounded memory.
     async fn copy(&self, from: &Path, to: &Path, limit: u64) -> Result<u64, FileError>;
+
+    /// Unpacks a file that is one xz stream into a new private one of at most `limit` bytes, and says what that is.
+    /// Holds the stream's dictionary in memory meanwhile, of at most [`DICTIONARY_BYTES_MAX`], and nothing afterwards.
+    /// On failure there is no `to`. The content is on stable storage only after [`Files::set_access`].
+    async fn unpack(&self, from: &Path, to: &Path, limit: u64) -> Result<Digest, UnpackError>;
 }

@@ -15,7 +15,7 @@ use api::{
         },
         proto::rpc::v1::{AuthenticateRequest, AuthenticateResponse, Credentials},
     },
-    releases::{Artifact, Channel, ChannelEntry, Expires, Format, Release, RoleKeys, Root, sign, sign::SigningKey},
+    releases::{Artifact, Channel, ChannelEntry, Expires, Release, RoleKeys, Root, sign, sign::SigningKey},
 };
 use fleet::{
     authn::digest_of,
@@ -366,7 +366,7 @@ async fn versions_are_hinted_at_as_they_are_released() {
     std::fs::write(&file, b"bytes").expect("writes");
     let sha256: [u8; 32] = ring::digest::digest(&ring::digest::SHA256, b"bytes").as_ref().try_into().expect("32 bytes");
     let version: semver::Version = "1.1.0".parse().expect("a version");
-    let artifacts = vec![Artifact::new("linux/amd64", sha256, 5, Format::Raw)];
+    let artifacts = vec![Artifact::raw("linux/amd64", sha256, 5)];
     let product = brand::MACHINE_SERVER.to_owned();
     let release = Release { product: product.clone(), version: version.clone(), number: 2, expires, artifacts };
     let document = sign::release(&release, &[&key]).expect("signs");

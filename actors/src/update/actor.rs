@@ -17,7 +17,7 @@ use board::{
 use smol::{LocalExecutor, future::FutureExt as _};
 
 use super::{
-    bring::{Bringing, judge, place},
+    bring::{Bringing, Judging, place},
     check::{self, Ask, Found},
     events::{Effect, Effects, Event, Sight},
     machine::{Machine, Policy},
@@ -295,7 +295,7 @@ impl Desk {
                 Effect::Discard => discard(&self.layout, &self.ports),
                 Effect::Check(wish) => self.check(wish),
                 Effect::Download(target, wish) => self.download(*target, &wish),
-                Effect::Verify(target) => self.verify(*target),
+                Effect::Verify(target, wish) => self.verify(*target, &wish),
                 Effect::Place(slot, installed) => self.place(slot, *installed),
                 Effect::Tell(command) => self.ports.server.send(command).await,
             }
@@ -341,9 +341,9 @@ impl Desk {
         self.work.start(async move { Event::Downloaded(bringing.bring(&target).await) });
     }
 
-    fn verify(&self, target: Target) {
-        let (ports, partial) = (Rc::clone(&self.ports), self.layout.partial());
-        self.work.start(async move { Event::Verified(judge(&ports, &partial, target).await) });
+    fn verify(&self, target: Target, wish: &Wish) {
+        let judging = Judging { ports: Rc::clone(&self.ports), layout: self.layout.clone(), reserve: wish.reserve };
+        self.work.start(async move { Event::Verified(judging.judge(target).await) });
     }
 
     fn place(&self, slot: Slot, installed: Installed) {

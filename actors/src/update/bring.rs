@@ -9,7 +9,7 @@ use std::{
 
 use board::{
     fetch::{Download, FetchError, Progress, Validator},
-    files::{Access, FileError},
+    files::{Access, DICTIONARY_BYTES_MAX, Digest, FileError, UnpackError},
 };
 use smol::future::FutureExt as _;
 
@@ -17,8 +17,8 @@ use super::{
     actor::Ports,
     events::{Trouble, VerifyTrouble},
     slots::{Installed, Layout, Slot},
-    target::{Source, Target},
-    verify::{self, HEAD_BYTES},
+    target::{Promise, Source, Target},
+    verify::{self, HEAD_BYTES, Refusal},
 };
 use crate::kit::latest::Latest;
 
@@ -73,6 +73,8 @@ impl Bringing {
             self.remove(&self.validator)?;
             self.remove(&self.partial)?;
         }
+        // Room for what is unpacked is kept free from the beginning: to find out at the end would cost the download.
+        let to_unpack = target.to_unpack();
         let what = Download {
             url: url.to_owned(),
             into: self.partial.clone(),
@@ -81,7 +83,7 @@ impl Bringing {
             stall: STALL,
             total: DOWNLOAD_LIMIT,
             rate: self.rate,
-            reserve: self.reserve,
+            reserve: self.reserve.saturating_add(to_unpack),
         };
         let progress = Progress::default();
         let mut shown = Shown { validator: what.validator.clone(), percent: 0 };
@@ -113,7 +115,7 @@ impl Bringing {
             }
             shown.validator = validator;
         }
-        let expected = target.promise.map(|promise| promise.length).or(progress.expected.get());
+        let expected = target.promise.map(|_| target.bytes_max()).or(progress.expected.get());
         let percent = expected.filter(|expected| *expected > 0).map_or(0, |expected| {
             u32::try_from(progress.have.get().saturating_mul(100) / expected).unwrap_or(0).min(100)
         });
@@ -160,16 +162,99 @@ fn local(error: &FileError) -> Trouble {
     Trouble::Local(format!("{error}: {}", error.source))
 }
 
-/// Judges the bytes that have arrived.
-pub(super) async fn judge(ports: &Ports, partial: &Path, target: Target) -> Result<Installed, VerifyTrouble> {
-    let unreadable = |error: FileError| VerifyTrouble::Unreadable(format!("{error}: {}", error.source));
-    // On stable storage first: what is judged good must be the same after a power cut.
-    ports.files.set_access(partial, Access::Private).map_err(unreadable)?;
-    let digest = ports.files.digest(partial).await.map_err(unreadable)?;
-    let head = ports.files.read_at(partial, 0, HEAD_BYTES).map_err(unreadable)?;
-    verify::check(&target, &digest, &head, &ports.platform).map_err(VerifyTrouble::Refused)?;
-    let pin = target.pin();
-    Ok(Installed { version: target.version, sha256: digest.sha256, length: digest.len, pin })
+/// Judges the bytes that have arrived, and unpacks those that are packed: afterwards the executable lies in their place.
+pub(super) struct Judging {
+    pub(super) ports: Rc<Ports>,
+    pub(super) layout: Layout,
+    pub(super) reserve: u64,
+}
+
+impl Judging {
+    pub(super) async fn judge(&self, target: Target) -> Result<Installed, VerifyTrouble> {
+        let (files, partial) = (&self.ports.files, self.layout.partial());
+        // On stable storage first: what is judged good must be the same after a power cut.
+        files.set_access(&partial, Access::Private).map_err(|error| unreadable(&error))?;
+        let arrived = files.digest(&partial).await.map_err(|error| unreadable(&error))?;
+        let digest = match target.promise {
+            // A power cut may have come after they were unpacked.
+            Some(Promise { packed: Some(packed), sha256, .. }) if arrived.sha256 != sha256 => {
+                let (found, wanted) = (arrived.len, packed.length);
+                match () {
+                    () if found != wanted => return Err(VerifyTrouble::Refused(Refusal::Length { found, wanted })),
+                    () if arrived.sha256 != packed.sha256 => return Err(VerifyTrouble::Refused(Refusal::Digest)),
+                    () => self.unpack(&target).await?,
+                }
+            }
+            None if verify::is_xz(&self.head()?) => self.unpack(&target).await?,
+            Some(_) | None => arrived,
+        };
+        verify::check(&target, &digest, &self.head()?, &self.ports.platform).map_err(VerifyTrouble::Refused)?;
+        let pin = target.pin();
+        Ok(Installed { version: target.version, sha256: digest.sha256, length: digest.len, pin })
+    }
+
+    fn head(&self) -> Result<Vec<u8>, VerifyTrouble> {
+        self.ports.files.read_at(&self.layout.partial(), 0, HEAD_BYTES).map_err(|error| unreadable(&error))
+    }
+
+    async fn unpack(&self, target: &Target) -> Result<Digest, VerifyTrouble> {
+        let (files, packed, unpacked) = (&self.ports.files, self.layout.partial(), self.layout.unpacked());
+        // What an earlier life left of it would take the room from its own successor.
+        files.remove(&unpacked).map_err(|error| unreadable(&error))?;
+        let free = files.space(&packed).map_err(|error| unreadable(&error))?.free;
+        let (room, wanted) = (free.saturating_sub(self.reserve), target.unpacked_max());
+        if !target.is_pin() && room < wanted {
+            return Err(VerifyTrouble::Unreadable(no_room(target, wanted, free, self.reserve)));
+        }
+        let digest = match files.unpack(&packed, &unpacked, wanted.min(room)).await {
+            Ok(digest) => digest,
+            Err(UnpackError::File(error)) => return Err(unreadable(&error)),
+            // Nobody promised how much is inside: the disk is the limit.
+            Err(UnpackError::TooLong { limit, .. }) if limit < wanted => {
+                return Err(VerifyTrouble::Unreadable(no_room(target, limit, free, self.reserve)));
+            }
+            Err(error) => return Err(VerifyTrouble::Refused(Refusal::Packed { reason: advice(&error, target) })),
+        };
+        if let Some(Promise { sha256, length, .. }) = target.promise
+            && (sha256, length) != (digest.sha256, digest.len)
+        {
+            let reason = "what is inside is not what was signed: sign the release anew".to_owned();
+            files.remove(&unpacked).map_err(|error| unreadable(&error))?;
+            return Err(VerifyTrouble::Refused(Refusal::Packed { reason }));
+        }
+        files.set_access(&unpacked, Access::Private).map_err(|error| unreadable(&error))?;
+        // Whoever downloads again must not go on from the end of the executable.
+        files.remove(&self.layout.validator()).map_err(|error| unreadable(&error))?;
+        files.rename(&unpacked, &packed).map_err(|error| unreadable(&error))?;
+        Ok(digest)
+    }
+}
+
+fn unreadable(error: &FileError) -> VerifyTrouble {
+    VerifyTrouble::Unreadable(format!("{error}: {}", error.source))
+}
+
+/// What helps against a stream that was not unpacked.
+fn advice(error: &UnpackError, target: &Target) -> String {
+    match error {
+        UnpackError::Malformed { reason, .. } => format!("it is not one whole xz stream ({reason}); pack it anew"),
+        UnpackError::Dictionary { .. } => format!(
+            "its dictionary is larger than the {0} MiB this agent has memory for; pack it with `xz --lzma2=dict={0}MiB`",
+            DICTIONARY_BYTES_MAX >> 20
+        ),
+        UnpackError::TooLong { limit, .. } if target.is_pin() => format!("there are more than {limit} bytes in it"),
+        UnpackError::TooLong { limit, .. } => {
+            format!("there is more in it than the {limit} bytes of the signed release; sign the release anew")
+        }
+        UnpackError::File(error) => error.to_string(),
+    }
+}
+
+fn no_room(target: &Target, needed: u64, free: u64, reserve: u64) -> String {
+    format!(
+        "{} needs {needed} bytes unpacked, and {free} are free, of which {reserve} must stay free: make room on the disk",
+        target.version
+    )
 }
 
 /// Moves judged bytes into a slot. After a power cut they may be there already.

@@ -28,8 +28,11 @@ use super::{
 
 /// Time for one document: they are small, and another check comes.
 const DOCUMENT_LIMIT: Duration = Duration::from_secs(30);
-/// Roots followed in one check; a device that slept through more follows the rest in the next one.
-const ROOTS_MAX: u64 = 64;
+/// Roots followed in one check: one a month for forty years. Each has to be signed by the one before it, so nobody else can
+/// make a chain longer.
+const ROOTS_MAX: u64 = 512;
+/// After this long a check that finds ever more roots gives up; those it has followed are stored, and the next goes on.
+const ROOTS_LIMIT: Duration = Duration::from_secs(10 * 60);
 
 /// What a check needs.
 pub struct Ask {
@@ -80,6 +83,9 @@ pub enum CheckError {
     /// Nothing was ever signed there.
     #[error("the fleet server has no signed root document: publish one before releases")]
     NoRoot,
+    /// Too many to be followed at once.
+    #[error("the fleet server has more root documents than could be followed in ten minutes: the next check goes on")]
+    ManyRoots,
     /// No such channel.
     #[error("the fleet server has no channel {0}: publish one or choose another version")]
     NoChannel(String),
@@ -213,7 +219,11 @@ impl Ask {
             Some(root) => root,
             None => self.first_root(address, anchor, seen).await?,
         };
+        let end = self.clock.now() + ROOTS_LIMIT;
         for _ in 0..ROOTS_MAX {
+            if self.clock.now() > end {
+                return Err(CheckError::ManyRoots);
+            }
             let number = root.version.saturating_add(1);
             let Some(document) = self.get(address, &releases::root_path(number)).await? else { break };
             let next = root.successor(&document).map_err(trust(number))?;
@@ -230,7 +240,11 @@ impl Ask {
     /// The first root that the anchor accepts. Keys given in the factory may be younger than the first root.
     async fn first_root(&self, address: &str, anchor: &Anchor, seen: &mut Seen) -> Result<Root, CheckError> {
         let mut refusal = CheckError::NoRoot;
+        let end = self.clock.now() + ROOTS_LIMIT;
         for number in 1..=ROOTS_MAX {
+            if self.clock.now() > end {
+                return Err(CheckError::ManyRoots);
+            }
             let Some(document) = self.get(address, &releases::root_path(number)).await? else { break };
             match anchor.first_root(&document) {
                 Ok(root) => {

@@ -103,8 +103,8 @@ pub enum Effect {
     Check(Rc<Wish>),
     /// Bring bytes here, going on where an earlier attempt stopped.
     Download(Box<Target>, Rc<Wish>),
-    /// Judge what arrived.
-    Verify(Box<Target>),
+    /// Judge what arrived, and unpack it.
+    Verify(Box<Target>, Rc<Wish>),
     /// Move what was judged good into the slot.
     Place(Slot, Box<Installed>),
     /// Tell the program's keeper.

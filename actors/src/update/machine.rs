@@ -307,7 +307,7 @@ impl Machine {
         }
         let next = match &self.record.state {
             State::Downloading(target) => Effect::Download(Box::new(target.clone()), wish),
-            State::Verifying(target) => Effect::Verify(Box::new(target.clone())),
+            State::Verifying(target) => Effect::Verify(Box::new(target.clone()), wish),
             State::Placing(_, installed) => Effect::Place(self.record.slots.spare_slot(), Box::new(installed.clone())),
             State::Idle(_) | State::Staged | State::Waiting | State::Switching | State::Probation { .. } => return,
         };

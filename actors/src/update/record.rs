@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use super::{
     sealed::{self, Unusable},
     slots::{Installed, Slot, Slots},
-    target::{Promise, Source, Target},
+    target::{Packed, Promise, Source, Target},
 };
 
 /// Largest record: nine pins at their longest, every character escaped. A usual one has half a kilobyte.
@@ -251,8 +251,11 @@ fn read_installed(value: Value<'_>) -> Option<Installed> {
 
 fn encode_target(target: &Target) -> String {
     let Target { version, source, promise } = target;
-    let promise = promise.as_ref().map_or_else(String::new, |Promise { sha256, length }| {
-        format!("\"length\":{length},\"sha256\":\"{}\",", hex::encode(sha256))
+    let promise = promise.as_ref().map_or_else(String::new, |Promise { sha256, length, packed }| {
+        let packed = packed.as_ref().map_or_else(String::new, |Packed { sha256, length }| {
+            format!("\"packed\":{{\"length\":{length},\"sha256\":\"{}\"}},", hex::encode(sha256))
+        });
+        format!("\"length\":{length},{packed}\"sha256\":\"{}\",", hex::encode(sha256))
     });
     let source = match source {
         Source::Web(url) => format!("\"url\":{}", quoted(url)),
@@ -270,7 +273,15 @@ fn read_target(value: Value<'_>) -> Option<Target> {
     };
     let promise = match (value.get("sha256"), value.get("length")) {
         (Some(sha256), Some(length)) => {
-            Some(Promise { sha256: hex::decode(&sha256.as_text()?)?, length: length.as_u64()? })
+            let (sha256, length) = (hex::decode(&sha256.as_text()?)?, length.as_u64()?);
+            let packed = match value.get("packed") {
+                Some(packed) => Some(Packed {
+                    sha256: hex::decode(&packed.get("sha256")?.as_text()?)?,
+                    length: packed.get("length")?.as_u64()?,
+                }),
+                None => None,
+            };
+            Some(Promise { sha256, length, packed })
         }
         (None, None) => None,
         _ => return None,

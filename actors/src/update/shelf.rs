@@ -56,7 +56,7 @@ fn prune(layout: &Layout, ports: &Ports) {
 
 /// Removes what has arrived.
 pub(super) fn discard(layout: &Layout, ports: &Ports) {
-    for path in [layout.validator(), layout.partial()] {
+    for path in [layout.validator(), layout.partial(), layout.unpacked()] {
         if let Err(error) = ports.files.remove(&path) {
             log::error!("{error}: {}", error.source);
         }

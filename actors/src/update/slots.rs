@@ -201,6 +201,12 @@ impl Layout {
         self.root.join("download").join(format!("{}.partial", self.product))
     }
 
+    /// What is being unpacked from them.
+    #[must_use]
+    pub fn unpacked(&self) -> PathBuf {
+        self.root.join("download").join(format!("{}.unpacked", self.product))
+    }
+
     /// What the server said these bytes are a part of.
     #[must_use]
     pub fn validator(&self) -> PathBuf {

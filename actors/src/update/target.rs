@@ -5,7 +5,7 @@ use std::{fmt, path::PathBuf};
 use api::{
     device_config::{VersionSetting, without_secrets},
     digest::sha256,
-    releases::{Artifact, Format, Release},
+    releases::{Artifact, Format, Release, Unpacked},
 };
 
 /// Largest executable taken from a pin, whose length nobody has signed.
@@ -40,9 +40,20 @@ impl fmt::Debug for Source {
     }
 }
 
-/// What a signed release says about its bytes.
+/// What a signed release says about its executable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
+    /// Its digest.
+    pub sha256: [u8; 32],
+    /// Its length.
+    pub length: u64,
+    /// The xz stream it arrives in; `None` when it arrives as it is.
+    pub packed: Option<Packed>,
+}
+
+/// What a signed release says about the bytes that are downloaded, where these are not the executable itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packed {
     /// Their digest.
     pub sha256: [u8; 32],
     /// Their length.
@@ -65,7 +76,7 @@ pub enum NotForUs {
         platform: String,
     },
     /// It is packed in a way that this agent cannot unpack.
-    #[error("{product} {version} is packed as {format}, which this agent cannot unpack: release it as raw")]
+    #[error("{product} {version} is packed as {format}, which this agent cannot unpack: release it as raw or xz")]
     Packed {
         /// What.
         product: String,
@@ -83,17 +94,20 @@ impl Target {
         let Some(artifact) = release.artifact(platform) else {
             return Err(NotForUs::Platform { product, version, platform: platform.to_owned() });
         };
-        let Artifact { sha256, length, format, path, .. } = artifact;
-        match format {
-            Format::Raw => Ok(Target {
-                version,
-                source: Source::Web(format!("{base}{path}")),
-                promise: Some(Promise { sha256: *sha256, length: *length }),
-            }),
-            Format::Xz | Format::Other(_) => {
-                Err(NotForUs::Packed { product, version, format: format.name().to_owned() })
+        let Artifact { sha256, length, format, path, unpacked, .. } = artifact;
+        let (sha256, length) = (*sha256, *length);
+        let promise = match (format, unpacked) {
+            (Format::Raw, None) => Promise { sha256, length, packed: None },
+            (Format::Xz, Some(inside)) => {
+                let Unpacked { sha256: inside, length: inside_length } = *inside;
+                Promise { sha256: inside, length: inside_length, packed: Some(Packed { sha256, length }) }
             }
-        }
+            // The second is never read from a document that is complete.
+            (Format::Other(_), _) | (Format::Raw, Some(_)) | (Format::Xz, None) => {
+                return Err(NotForUs::Packed { product, version, format: format.name().to_owned() });
+            }
+        };
+        Ok(Target { version, source: Source::Web(format!("{base}{path}")), promise: Some(promise) })
     }
 
     /// The bytes at a pinned address; `None` for a setting that is no pin.
@@ -129,9 +143,21 @@ impl Target {
         self.is_pin() && matches!(&self.source, Source::Web(url) if scheme(url))
     }
 
-    /// Longer ones are not this target.
+    /// Longer downloads are not this target.
     #[must_use]
     pub fn bytes_max(&self) -> u64 {
+        self.promise.map_or(PIN_BYTES_MAX, |promise| promise.packed.map_or(promise.length, |packed| packed.length))
+    }
+
+    /// Longer executables are not this target.
+    #[must_use]
+    pub fn unpacked_max(&self) -> u64 {
         self.promise.map_or(PIN_BYTES_MAX, |promise| promise.length)
+    }
+
+    /// What unpacking will write besides the download.
+    #[must_use]
+    pub fn to_unpack(&self) -> u64 {
+        self.promise.filter(|promise| promise.packed.is_some()).map_or(0, |promise| promise.length)
     }
 }

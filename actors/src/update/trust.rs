@@ -5,7 +5,7 @@
 
 use api::{
     json::{self, Limits, Value, quoted},
-    releases::{Channel, DocumentError, Freshness, PublicKey, Root, hex},
+    releases::{Channel, DocumentError, Freshness, RoleKeys, Root, hex},
 };
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ const KIND: &str = "trust-numbers";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Anchor {
     /// By keys that the manufacturer gave.
-    Given(Vec<PublicKey>),
+    Given(RoleKeys),
     /// By asking this address, once, and remembering the answer.
     FirstContact(String),
 }
@@ -107,9 +107,9 @@ pub struct Today {
 
 impl Anchor {
     /// The anchor of a device.
-    pub fn new(given: Option<&[PublicKey]>, address: &str, dev_mode: bool) -> Result<Anchor, TrustError> {
+    pub fn new(given: Option<&RoleKeys>, address: &str, dev_mode: bool) -> Result<Anchor, TrustError> {
         match given {
-            Some(keys) => Ok(Anchor::Given(keys.to_vec())),
+            Some(keys) => Ok(Anchor::Given(keys.clone())),
             None if dev_mode || address.starts_with("https://") => Ok(Anchor::FirstContact(address.to_owned())),
             None => Err(TrustError::NotOverPlainHttp),
         }
@@ -119,11 +119,11 @@ impl Anchor {
     #[must_use]
     pub fn describe(&self) -> String {
         match self {
-            Anchor::Given(keys) => {
+            Anchor::Given(RoleKeys { keys, threshold }) => {
                 let mut keys = keys.clone();
                 keys.sort();
                 let text: String = keys.iter().map(ToString::to_string).collect();
-                format!("keys {}", hex::encode(&api::digest::sha256(text.as_bytes())))
+                format!("{threshold} of keys {}", hex::encode(&api::digest::sha256(text.as_bytes())))
             }
             Anchor::FirstContact(address) => format!("first contact {address}"),
         }

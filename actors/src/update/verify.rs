@@ -26,6 +26,12 @@ pub enum Refusal {
     /// Other bytes than signed.
     #[error("its digest is not the one in the signed release: something on the way changed it")]
     Digest,
+    /// Packed in a way that cannot be unpacked here, or that promises something else than is inside.
+    #[error("it cannot be unpacked: {reason}")]
+    Packed {
+        /// Why, and what to do.
+        reason: String,
+    },
     /// Not an executable at all.
     #[error("it is no {expected} executable{}: check that the address leads to the program itself", hint(found))]
     NotExecutable {
@@ -155,6 +161,12 @@ fn pe_machine(head: &[u8]) -> Option<u16> {
     Some(u16::from_le_bytes([low, high]))
 }
 
+/// Whether a file that begins like this is an xz stream.
+#[must_use]
+pub fn is_xz(head: &[u8]) -> bool {
+    head.starts_with(&[0xFD, b'7', b'z', b'X', b'Z', 0])
+}
+
 /// What people put at the wrong address most often.
 fn looks_like(head: &[u8]) -> &'static str {
     let text = head.trim_ascii_start();
@@ -164,7 +176,7 @@ fn looks_like(head: &[u8]) -> &'static str {
         () if starts(b"#!") => "a script",
         () if starts(b"{") || starts(b"[") => "a JSON document",
         () if head.starts_with(&[0x1F, 0x8B]) => "a gzip archive",
-        () if head.starts_with(&[0xFD, b'7', b'z', b'X', b'Z']) => "an xz archive",
+        () if is_xz(head) => "an xz archive",
         () if head.starts_with(b"PK\x03\x04") => "a zip archive",
         () if head.starts_with(b"MZ") => "a Windows program",
         () if head.starts_with(&[0x7F, b'E', b'L', b'F']) => "an ELF file",

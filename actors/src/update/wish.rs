@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use api::{
     device_config::{Advanced, VersionControl, VersionSetting},
-    releases::PublicKey,
+    releases::RoleKeys,
 };
 
 /// What the configuration wants of this product.
@@ -16,8 +16,8 @@ pub struct Wish {
     pub has_window: bool,
     /// Pins without a signed digest are taken as the owner's word.
     pub pins_allowed: bool,
-    /// Keys given by the manufacturer; `None` learns them at first contact.
-    pub release_keys: Option<Rc<[PublicKey]>>,
+    /// Root keys given by the manufacturer, and how many of them a root needs; `None` learns them at first contact.
+    pub release_keys: Option<Rc<RoleKeys>>,
     /// How long a new version is watched.
     pub probation_minutes: Option<u32>,
     /// The first start waits for a check.
@@ -32,9 +32,13 @@ impl Wish {
     /// What the sections say about the machine server.
     #[must_use]
     pub fn of_server(versions: &VersionControl, advanced: &Advanced) -> Wish {
-        let keys = &advanced.trust.release_keys;
+        let (keys, threshold) = (&advanced.trust.release_keys, advanced.trust.release_keys_threshold);
         // One that cannot be read is left out; an empty list of given keys still is one, and accepts nothing.
-        let keys = (!keys.is_empty()).then(|| keys.iter().filter_map(|key| key.parse().ok()).collect());
+        let keys = (!keys.is_empty()).then(|| {
+            let given = RoleKeys::most_of(keys.iter().filter_map(|key| key.parse().ok()));
+            let threshold = threshold.and_then(|count| usize::try_from(count).ok()).unwrap_or(given.threshold);
+            Rc::new(RoleKeys { threshold, ..given })
+        });
         let rate = u64::from(advanced.update_bandwidth_kilobytes_per_second) * 1000;
         Wish {
             setting: versions.server.clone(),

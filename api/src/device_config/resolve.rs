@@ -87,6 +87,7 @@ pub(super) fn settings(accepted: &Accepted, command_line: CommandLine, complaint
                 Some(Checked::Keys(keys)) => keys.clone(),
                 _ => Box::default(),
             },
+            release_keys_threshold: Some(merged.count(Key::ReleaseKeysThreshold)).filter(|count| *count > 0),
             allow_unsigned_pins: merged.flag(Key::AllowUnsignedPins),
         },
     };

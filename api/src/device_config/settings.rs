@@ -92,8 +92,10 @@ pub struct ServerLimits {
 /// Whom this device believes. Only the manufacturer's defaults file can say so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trust {
-    /// Ed25519 public keys, 64 lowercase hexadecimal digits each; empty: keys are pinned at first contact.
+    /// Ed25519 public root keys, 64 lowercase hexadecimal digits each; empty: the root is pinned at first contact.
     pub release_keys: Box<[Box<str>]>,
+    /// How many of them must have signed a root; `None` is more than half.
+    pub release_keys_threshold: Option<u32>,
     /// Whether a URL pin without a signed digest is taken as the owner's word.
     pub allow_unsigned_pins: bool,
 }

@@ -55,7 +55,7 @@ fn nothing_said_means_the_built_in_values() {
         disk_reserve_megabytes: 64,
         probation: None,
         server_limits: ServerLimits { memory_max_megabytes: None, cpu_weight: None },
-        trust: Trust { release_keys: Box::default(), allow_unsigned_pins: true },
+        trust: Trust { release_keys: Box::default(), release_keys_threshold: None, allow_unsigned_pins: true },
     };
     assert_eq!(*settings.advanced, advanced);
     let network = NetworkSettings {
@@ -107,7 +107,7 @@ fn every_field_is_read() {
             "update_bandwidth_kilobytes_per_second": 100, "disk_reserve_megabytes": 0, "probation_minutes": 1,
             "server_limits": {"memory_max_megabytes": 256, "cpu_weight": 50},
             "release_keys": ["ABcd000000000000000000000000000000000000000000000000000000000000"],
-            "allow_unsigned_pins": false
+            "release_keys_threshold": 1, "allow_unsigned_pins": false
         },
         "network_configuration": {
             "device_reboot_after_offline_minutes": 60, "disable_bt_provisioning": true, "disable_wifi_provisioning": true,
@@ -160,6 +160,7 @@ fn every_field_is_read() {
         server_limits: ServerLimits { memory_max_megabytes: Some(256), cpu_weight: Some(50) },
         trust: Trust {
             release_keys: ["abcd000000000000000000000000000000000000000000000000000000000000".into()].into(),
+            release_keys_threshold: Some(1),
             allow_unsigned_pins: false,
         },
     };

@@ -1,4 +1,7 @@
 //! What `stable` or `dev` means today.
+//!
+//! On the wire a `snapshot` document of TUF: it lists release documents with their numbers. There is one for each channel,
+//! told apart by `name`, and one release for each product.
 
 use semver::Version;
 
@@ -40,44 +43,48 @@ impl Channel {
     }
 
     pub(super) fn read(signed: Value<'_>) -> Result<Channel, DocumentError> {
-        let expected = "an object of products, each with version and number";
-        let malformed = DocumentError::Malformed { entry: "products", expected };
+        let expected =
+            "an object of releases such as platform-server/1.2.3.json, one for a product, each with its number";
+        let malformed = DocumentError::Malformed { entry: "meta", expected };
         let mut products: Vec<ChannelEntry> = Vec::new();
-        for (product, entry) in signed.entry("products", expected)?.entries() {
+        for (path, release) in signed.entry("meta", expected)?.entries() {
+            let named = path.strip_suffix(".json").and_then(|path| path.split_once('/'));
+            let (product, version) =
+                named.and_then(|(product, text)| Some((product, version(text)?))).ok_or(malformed.clone())?;
             let twice = products.iter().any(|known| known.product == product);
-            if products.len() == PRODUCTS_MAX || twice || !is_name(&product) {
+            if products.len() == PRODUCTS_MAX || twice || !is_name(product) {
                 return Err(malformed);
             }
-            let (version, number) = (read_version(entry)?, entry.count("number")?);
-            products.push(ChannelEntry { product: product.into(), version, number });
+            products.push(ChannelEntry { product: product.to_owned(), version, number: release.count("version")? });
         }
+        products.sort_by(|one, other| one.product.cmp(&other.product));
         let name = signed.text("name", "the name of a channel")?;
         Ok(Channel { name, version: signed.count("version")?, expires: signed.expires()?, products })
     }
 
     /// What is to be signed.
     pub(super) fn canonical(&self) -> String {
-        let mut products: Vec<_> = self.products.iter().collect();
-        products.sort_by_key(|entry| &entry.product);
-        let products = products.iter().fold(Object::new(), |products, entry| {
-            let value = Object::new().number("number", entry.number).text("version", &entry.version.to_string());
-            products.raw(&entry.product, &value.end())
+        let mut releases: Vec<_> = self
+            .products
+            .iter()
+            .map(|entry| (format!("{}/{}.json", entry.product, entry.version), entry.number))
+            .collect();
+        releases.sort();
+        let meta = releases.iter().fold(Object::new(), |meta, (path, number)| {
+            meta.raw(path, &Object::new().number("version", *number).end())
         });
         Object::new()
             .text("_type", DocumentType::Channel.name())
             .text("expires", &self.expires.to_string())
+            .raw("meta", &meta.end())
             .text("name", &self.name)
-            .raw("products", &products.end())
             .text("spec_version", SPEC_VERSION)
             .number("version", self.version)
             .end()
     }
 }
 
-/// The `version` of a release or of a channel's entry.
-pub(super) fn read_version(object: Value<'_>) -> Result<Version, DocumentError> {
-    let expected = "a version such as 1.2.3";
-    let text = object.text("version", expected)?;
-    let version = (text.len() <= VERSION_BYTES_MAX).then(|| Version::parse(&text).ok()).flatten();
-    version.ok_or(DocumentError::Malformed { entry: "version", expected })
+/// A version, if the text is one.
+pub(super) fn version(text: &str) -> Option<Version> {
+    (text.len() <= VERSION_BYTES_MAX).then(|| Version::parse(text).ok()).flatten()
 }

@@ -20,20 +20,24 @@ pub enum DocumentType {
 }
 
 impl DocumentType {
-    /// The word in `_type`.
+    /// The word in `_type`, which is TUF's.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             DocumentType::Root => "root",
-            DocumentType::Release => "release",
-            DocumentType::Channel => "channel",
+            DocumentType::Release => "targets",
+            DocumentType::Channel => "snapshot",
         }
     }
 }
 
 impl fmt::Display for DocumentType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(match self {
+            DocumentType::Root => "root",
+            DocumentType::Release => "release",
+            DocumentType::Channel => "channel",
+        })
     }
 }
 

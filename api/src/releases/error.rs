@@ -50,13 +50,16 @@ pub enum DocumentError {
     },
     /// The first root of a device must be signed by keys it was given.
     #[error(
-        "the root document is signed by {valid} of the release keys in the manufacturer's defaults; {needed} are needed"
+        "the root document is signed by {valid} of the {given} release keys in the manufacturer's defaults, and {needed} \
+         must sign: nothing of this server is taken"
     )]
     NotAnchored {
         /// Given keys that signed.
         valid: usize,
         /// How many must.
         needed: usize,
+        /// How many there are.
+        given: usize,
     },
     /// A root follows its predecessor without a gap.
     #[error("root document number {needed} was expected, and this is number {found}")]

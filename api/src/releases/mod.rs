@@ -1,9 +1,9 @@
 //! Signed documents: which version of a product a device may run, and what its bytes are.
 //!
-//! Three documents in the shape of TUF (theupdateframework.io). [`Root`] says whose signatures count and is followed by
-//! its successors one by one; [`Release`] says what the bytes of one version are; [`Channel`] says which version
-//! `stable` or `dev` means today. Everything is signed offline, so a fleet server chooses among what was signed and can
-//! forge none of it.
+//! Three documents of TUF (theupdateframework.io). [`Root`] says whose signatures count and is followed by its successors
+//! one by one; [`Release`] (TUF: `targets`) says what the bytes of one version are; [`Channel`] (TUF: `snapshot`) says
+//! which version `stable` or `dev` means today. Everything is signed offline, so a fleet server chooses among what was
+//! signed and can forge none of it. TUF's reference library verifies all three (docs/adr/0019).
 //!
 //! On disk and on the wire a document is one JSON object, `{"signatures": [{"keyid", "sig"}], "signed": {…}}`. What is
 //! signed are the bytes of `signed` exactly as they stand in the document. The signing side ([`sign`]) writes them as
@@ -39,7 +39,7 @@ pub use envelope::DocumentType;
 pub use error::DocumentError;
 pub use expires::{Expires, Freshness};
 pub use key::{KeyId, PublicKey};
-pub use release::{Artifact, Format, Release};
+pub use release::{Artifact, Format, Release, Unpacked};
 pub use root::{Role, RoleKeys, Root};
 
 use crate::json::Limits;
@@ -63,7 +63,7 @@ pub const VERSION_BYTES_MAX: usize = 128;
 const LIMITS: Limits = Limits { bytes: DOCUMENT_BYTES_MAX, depth: 8 };
 
 /// The part of the shape that a reader must know; another first number means that this agent is too old to read it.
-const SPEC_VERSION: &str = "1.0";
+const SPEC_VERSION: &str = "1.0.0";
 
 /// Where root number `number` is.
 #[must_use]

@@ -1,10 +1,13 @@
 //! What the bytes of one version of a product are.
+//!
+//! On the wire a `targets` document of TUF: one target for each platform, the release's number as its version, and what
+//! TUF has no word for (product, its version, format, path, what is inside) beside it and under `custom`.
 
 use semver::Version;
 
 use super::{
     ARTIFACTS_MAX, DocumentError, DocumentType, Expires, SPEC_VERSION, artifact_path, canonical::Object,
-    channel::read_version, envelope::Entries as _, hex, is_name, is_platform,
+    channel::version, envelope::Entries as _, hex, is_name, is_platform,
 };
 use crate::json::Value;
 
@@ -34,8 +37,19 @@ pub struct Artifact {
     pub length: u64,
     /// How they are packed.
     pub format: Format,
+    /// The executable inside, where the bytes are packed: without it nobody could bound what unpacking writes.
+    pub unpacked: Option<Unpacked>,
     /// Where they are, below the address of the server (or mirror) that gave the document.
     pub path: String,
+}
+
+/// What unpacking must bring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unpacked {
+    /// Digest of the executable.
+    pub sha256: [u8; 32],
+    /// Its length.
+    pub length: u64,
 }
 
 /// How an executable is packed.
@@ -62,10 +76,27 @@ impl Format {
 }
 
 impl Artifact {
-    /// Bytes at the usual place.
+    /// An executable as it is, at the usual place.
     #[must_use]
-    pub fn new(platform: &str, sha256: [u8; 32], length: u64, format: Format) -> Self {
-        Artifact { platform: platform.to_owned(), sha256, length, format, path: artifact_path(&sha256) }
+    pub fn raw(platform: &str, sha256: [u8; 32], length: u64) -> Self {
+        let (format, path) = (Format::Raw, artifact_path(&sha256));
+        Artifact { platform: platform.to_owned(), sha256, length, format, unpacked: None, path }
+    }
+
+    /// An executable in one xz stream, at the usual place: digest and length are those of the stream.
+    #[must_use]
+    pub fn xz(platform: &str, sha256: [u8; 32], length: u64, unpacked: Unpacked) -> Self {
+        let raw = Self::raw(platform, sha256, length);
+        Artifact { format: Format::Xz, unpacked: Some(unpacked), ..raw }
+    }
+
+    /// Whether what the format needs is there, and nothing else.
+    pub(super) fn is_complete(&self) -> bool {
+        match self.format {
+            Format::Raw => self.unpacked.is_none(),
+            Format::Xz => self.unpacked.is_some_and(|inside| inside.length > 0),
+            Format::Other(_) => true,
+        }
     }
 }
 
@@ -77,26 +108,32 @@ impl Release {
     }
 
     pub(super) fn read(signed: Value<'_>) -> Result<Release, DocumentError> {
-        let expected = "an object of platforms, each with sha256, length, format and path";
-        let malformed = DocumentError::Malformed { entry: "artifacts", expected };
+        let expected = "an object of platforms, each with its length, hashes and custom entries (format, path)";
+        let malformed = DocumentError::Malformed { entry: "targets", expected };
         let mut artifacts: Vec<Artifact> = Vec::new();
-        for (platform, artifact) in signed.entry("artifacts", expected)?.entries() {
+        for (platform, target) in signed.entry("targets", expected)?.entries() {
             let twice = artifacts.iter().any(|known| known.platform == platform);
-            let sha256 = hex::decode(&artifact.text("sha256", "64 hexadecimal digits")?);
-            let path = artifact.text("path", "a path that begins with a slash")?;
-            let (Some(sha256), true) = (sha256, is_platform(&platform) && !twice && is_path(&path)) else {
-                return Err(malformed);
-            };
-            if artifacts.len() == ARTIFACTS_MAX {
+            if artifacts.len() == ARTIFACTS_MAX || twice || !is_platform(&platform) {
                 return Err(malformed);
             }
-            let format = match artifact.text("format", "raw or xz")?.as_str() {
+            let custom = target.entry("custom", expected)?;
+            let path = custom.text("path", "a path that begins with a slash")?;
+            let format = match custom.text("format", "raw or xz")?.as_str() {
                 "raw" => Format::Raw,
                 "xz" => Format::Xz,
                 other => Format::Other(other.chars().take(32).collect::<String>().into()),
             };
-            let length = artifact.count("length")?;
-            artifacts.push(Artifact { platform: platform.into(), sha256, length, format, path });
+            let unpacked = custom.get_once("unpacked")?.map(|inside| {
+                let length = inside.count("length")?;
+                Ok::<_, DocumentError>(Unpacked { sha256: read_digest(inside)?, length })
+            });
+            let (sha256, length) = (read_digest(target)?, target.count("length")?);
+            let artifact =
+                Artifact { platform: platform.into(), sha256, length, format, unpacked: unpacked.transpose()?, path };
+            if !is_path(&artifact.path) || !artifact.is_complete() {
+                return Err(malformed);
+            }
+            artifacts.push(artifact);
         }
         let product = signed.text("product", "the name of a product")?;
         if !is_name(&product) {
@@ -105,7 +142,7 @@ impl Release {
         Ok(Release {
             product,
             version: read_version(signed)?,
-            number: signed.count("number")?,
+            number: signed.count("version")?,
             expires: signed.expires()?,
             artifacts,
         })
@@ -115,31 +152,57 @@ impl Release {
     pub(super) fn canonical(&self) -> String {
         let mut artifacts: Vec<_> = self.artifacts.iter().collect();
         artifacts.sort_by_key(|artifact| &artifact.platform);
-        let artifacts = artifacts.iter().fold(Object::new(), |artifacts, artifact| {
-            let value = Object::new()
-                .text("format", artifact.format.name())
-                .number("length", artifact.length)
-                .text("path", &artifact.path)
-                .text("sha256", &hex::encode(&artifact.sha256));
-            artifacts.raw(&artifact.platform, &value.end())
+        let targets = artifacts.iter().fold(Object::new(), |targets, artifact| {
+            let custom = Object::new().text("format", artifact.format.name()).text("path", &artifact.path);
+            let custom = match &artifact.unpacked {
+                None => custom,
+                Some(inside) => custom.raw("unpacked", &canonical_bytes(Object::new(), &inside.sha256, inside.length)),
+            };
+            let custom = Object::new().raw("custom", &custom.end());
+            targets.raw(&artifact.platform, &canonical_bytes(custom, &artifact.sha256, artifact.length))
         });
         Object::new()
             .text("_type", DocumentType::Release.name())
-            .raw("artifacts", &artifacts.end())
             .text("expires", &self.expires.to_string())
-            .number("number", self.number)
             .text("product", &self.product)
+            .text("product_version", &self.version.to_string())
             .text("spec_version", SPEC_VERSION)
-            .text("version", &self.version.to_string())
+            .raw("targets", &targets.end())
+            .number("version", self.number)
             .end()
     }
 }
 
-/// A path that cannot lead to another server: what stands before it is always the server's own address.
-pub(super) fn is_path(path: &str) -> bool {
-    path.starts_with('/')
-        && path.len() <= 512
-        && !path.starts_with("//")
-        && path.split('/').all(|step| step != "..")
-        && path.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b'#' | b'?' | b'@'))
+/// Digest and length as TUF writes them.
+fn canonical_bytes(before: Object, sha256: &[u8; 32], length: u64) -> String {
+    let hashes = Object::new().text("sha256", &hex::encode(sha256)).end();
+    before.raw("hashes", &hashes).number("length", length).end()
 }
+
+fn read_digest(object: Value<'_>) -> Result<[u8; 32], DocumentError> {
+    let expected = "64 hexadecimal digits under sha256";
+    let text = object.entry("hashes", expected)?.text("sha256", expected)?;
+    hex::decode(&text).ok_or(DocumentError::Malformed { entry: "hashes", expected })
+}
+
+/// The version of the product, for people and settings.
+fn read_version(object: Value<'_>) -> Result<Version, DocumentError> {
+    let expected = "a version such as 1.2.3";
+    let text = object.text("product_version", expected)?;
+    version(&text).ok_or(DocumentError::Malformed { entry: "product_version", expected })
+}
+
+/// A path that cannot lead to another server or out of the mirror's folder: what stands before it is always the server's
+/// own address. Nothing in it is escaped, so that it means the same to every server, proxy and file system.
+pub(super) fn is_path(path: &str) -> bool {
+    path.len() <= PATH_BYTES_MAX && path.strip_prefix('/').is_some_and(|path| path.split('/').all(is_step))
+}
+
+/// One name in a path.
+fn is_step(step: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+');
+    !matches!(step, "" | "." | "..") && step.bytes().all(plain)
+}
+
+/// Length of a path: two names of files at their longest.
+const PATH_BYTES_MAX: usize = 512;

@@ -20,6 +20,21 @@ pub enum Role {
     Channel,
 }
 
+/// TUF wants every root to name it. Its work, to show that a snapshot is of today, is done by the channel's own short
+/// life, so it has the channel's keys and signs nothing.
+const UNUSED_ROLE: &str = "timestamp";
+
+impl Role {
+    /// TUF's name for it, which is the one in the document.
+    const fn name(self) -> &'static str {
+        match self {
+            Role::Root => "root",
+            Role::Release => "targets",
+            Role::Channel => "snapshot",
+        }
+    }
+}
+
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -55,14 +70,15 @@ pub struct Root {
 }
 
 impl Root {
-    /// The first root of a device that was given release keys in the factory: signed by its own root keys and, as
-    /// often as it demands itself, by keys that were given.
-    pub fn anchored(document: &[u8], given: &[PublicKey]) -> Result<Root, DocumentError> {
+    /// The first root of a device that was given keys in the factory: signed by enough of its own root keys, and by
+    /// enough of those that were given. How many are enough is never the document's own word: one stolen key could sign
+    /// a root that says "one".
+    pub fn anchored(document: &[u8], given: &RoleKeys) -> Result<Root, DocumentError> {
         let (root, envelope) = Self::self_signed(document)?;
-        let valid = envelope.tally(given).valid;
-        match valid >= root.root.threshold {
+        let (valid, needed) = (envelope.tally(&given.keys).valid, given.threshold);
+        match given.is_possible() && valid >= needed {
             true => Ok(root),
-            false => Err(DocumentError::NotAnchored { valid, needed: root.root.threshold }),
+            false => Err(DocumentError::NotAnchored { valid, needed, given: given.keys.len() }),
         }
     }
 
@@ -135,9 +151,9 @@ impl Root {
         Ok(Root {
             version: signed.count("version")?,
             expires: signed.expires()?,
-            root: RoleKeys::read(roles, "root", &keys)?,
-            release: RoleKeys::read(roles, "release", &keys)?,
-            channel: RoleKeys::read(roles, "channel", &keys)?,
+            root: RoleKeys::read(roles, Role::Root, &keys)?,
+            release: RoleKeys::read(roles, Role::Release, &keys)?,
+            channel: RoleKeys::read(roles, Role::Channel, &keys)?,
         })
     }
 
@@ -149,11 +165,13 @@ impl Root {
         keys.dedup();
         let keys = keys.iter().fold(Object::new(), |keys, key| keys.raw(&key.id().to_string(), &key.object()));
         let roles = Object::new()
-            .raw("channel", &self.channel.canonical())
-            .raw("release", &self.release.canonical())
-            .raw("root", &self.root.canonical());
+            .raw(Role::Root.name(), &self.root.canonical())
+            .raw(Role::Channel.name(), &self.channel.canonical())
+            .raw(Role::Release.name(), &self.release.canonical())
+            .raw(UNUSED_ROLE, &self.channel.canonical());
         Object::new()
             .text("_type", DocumentType::Root.name())
+            .raw("consistent_snapshot", "false")
             .text("expires", &self.expires.to_string())
             .raw("keys", &keys.end())
             .raw("roles", &roles.end())
@@ -173,16 +191,24 @@ impl RoleKeys {
         RoleKeys { keys, threshold }
     }
 
+    /// Keys without a word about how many must sign: more than half of them, so that one that is lost or stolen
+    /// neither locks out nor lets in.
+    #[must_use]
+    pub fn most_of(keys: impl IntoIterator<Item = PublicKey>) -> Self {
+        let keys = Self::new(1, keys);
+        RoleKeys { threshold: keys.keys.len() / 2 + 1, ..keys }
+    }
+
     /// Whether it can ever be fulfilled, and never by nobody.
     #[must_use]
     pub fn is_possible(&self) -> bool {
         (1..=self.keys.len()).contains(&self.threshold) && self.keys.len() <= KEYS_MAX
     }
 
-    fn read(roles: Value<'_>, role: &'static str, known: &[PublicKey]) -> Result<RoleKeys, DocumentError> {
+    fn read(roles: Value<'_>, role: Role, known: &[PublicKey]) -> Result<RoleKeys, DocumentError> {
         let expected = "a threshold and the ids of at least as many different keys of this document";
-        let malformed = DocumentError::Malformed { entry: role, expected };
-        let object = roles.entry(role, expected)?;
+        let malformed = DocumentError::Malformed { entry: role.name(), expected };
+        let object = roles.entry(role.name(), expected)?;
         let ids: Vec<_> = object.entry("keyids", expected)?.items().filter_map(Value::as_text).collect();
         let keys = known.iter().copied().filter(|key| ids.contains(&key.id().to_string().into()));
         let threshold = usize::try_from(object.count("threshold")?).map_err(|_| malformed.clone())?;

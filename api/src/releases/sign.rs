@@ -9,8 +9,8 @@ use ring::{
 };
 
 use super::{
-    ARTIFACTS_MAX, Channel, DocumentError, PRODUCTS_MAX, PublicKey, Release, Root, VERSION_BYTES_MAX, canonical,
-    canonical::Object, envelope, hex, is_name, is_platform, release::is_path,
+    ARTIFACTS_MAX, Artifact, Channel, DocumentError, PRODUCTS_MAX, PublicKey, Release, Root, VERSION_BYTES_MAX,
+    canonical, canonical::Object, envelope, hex, is_name, is_platform, release::is_path,
 };
 use crate::{
     Secret,
@@ -120,7 +120,9 @@ pub fn release(release: &Release, keys: &[&SigningKey]) -> Result<String, SignEr
     } else if release.artifacts.is_empty() || release.artifacts.len() > ARTIFACTS_MAX {
         "a release has 1 to 32 artifacts"
     } else if !release.artifacts.iter().all(|a| is_platform(&a.platform) && is_path(&a.path) && a.length > 0) {
-        "each artifact needs a platform such as linux/amd64, a length and a path that begins with a slash"
+        "each artifact needs a platform such as linux/amd64, a length, and a path of plain names that begins with a slash"
+    } else if !release.artifacts.iter().all(Artifact::is_complete) {
+        "what is packed needs digest and length of the executable inside"
     } else if has_twice(release.artifacts.iter().map(|artifact| &artifact.platform)) {
         "a platform is named twice"
     } else {

@@ -28,8 +28,8 @@ fn release() -> Release {
         number: 2,
         expires: END,
         artifacts: vec![
-            Artifact::new("linux/arm64", [0xAB; 32], 77, Format::Xz),
-            Artifact::new("linux/amd64", [0xCD; 32], 4096, Format::Raw),
+            Artifact::xz("linux/arm64", [0xAB; 32], 77, Unpacked { sha256: [0xEF; 32], length: 5000 }),
+            Artifact::raw("linux/amd64", [0xCD; 32], 4096),
         ],
     }
 }
@@ -60,9 +60,16 @@ fn the_bytes_are_canonical_and_final() {
     let text = sign::channel(&channel(), &[&key(5)]).unwrap();
     assert!(
         text.contains(
-            r#""signed":{"_type":"channel","expires":"2030-03-17T17:46:40Z","name":"stable","products":{"platform-server":{"number":2,"version":"1.1.0"}},"spec_version":"1.0","version":7}}"#
+            r#""signed":{"_type":"snapshot","expires":"2030-03-17T17:46:40Z","meta":{"platform-server/1.1.0.json":{"version":2}},"name":"stable","spec_version":"1.0.0","version":7}}"#
         ),
         "{text}"
+    );
+    let (raw, stream, inside) = ("cd".repeat(32), "ab".repeat(32), "ef".repeat(32));
+    assert_eq!(
+        release().canonical(),
+        format!(
+            r#"{{"_type":"targets","expires":"2030-03-17T17:46:40Z","product":"platform-server","product_version":"1.1.0","spec_version":"1.0.0","targets":{{"linux/amd64":{{"custom":{{"format":"raw","path":"/releases/v1/artifact/{raw}"}},"hashes":{{"sha256":"{raw}"}},"length":4096}},"linux/arm64":{{"custom":{{"format":"xz","path":"/releases/v1/artifact/{stream}","unpacked":{{"hashes":{{"sha256":"{inside}"}},"length":5000}}}},"hashes":{{"sha256":"{stream}"}},"length":77}}}},"version":2}}"#
+        )
     );
     // SHA-256 of {"keytype":"ed25519","keyval":{"public":"8a88…"},"scheme":"ed25519"}, computed elsewhere.
     assert_eq!(key(1).public().to_string(), "8a88e3dd7409f195fd52db2d3cba5d72ca6709bf1d94121bf3748801b40f6f5c");
@@ -121,7 +128,7 @@ fn a_channel_that_is_not_genuine() {
         ("two contents", genuine.replacen("{", "{\"signed\":{},", 1), "stable", Err("given more than once")),
         ("a login page", "<html>sign in</html>".into(), "stable", Err("not a signed document: line 1")),
         ("nothing", String::new(), "stable", Err("not a signed document")),
-        ("a later shape", genuine.replace("\"1.0\"", "\"2.0\""), "stable", Err("update the agent first")),
+        ("a later shape", genuine.replace("\"1.0.0\"", "\"2.0.0\""), "stable", Err("update the agent first")),
         ("too long", format!("{genuine}{}", " ".repeat(DOCUMENT_BYTES_MAX)), "stable", Err("allowed are 65536")),
         ("too deep", format!("{{\"signed\":{}", "[".repeat(5000)), "stable", Err("more than 8 deep")),
     ];
@@ -148,17 +155,28 @@ fn a_release_is_only_taken_for_what_it_is() {
     assert!(refused(&genuine, "platform-agent", "1.1.0").contains("platform-agent 1.1.0 was asked for"));
     // Signed by whoever holds the key, and still not acceptable: what a device would do with it is not defined.
     for (case, from, to, message) in [
-        ("a digest too short", "abab", "ab", "artifacts is missing"),
-        ("a path to elsewhere", "\"/releases", "\"//releases", "artifacts is missing"),
-        ("a path upwards", "\"/releases", "\"/../releases", "artifacts is missing"),
+        ("a digest too short", "abab", "ab", "hashes is missing"),
+        ("a path to elsewhere", "\"/releases", "\"//releases", "targets is missing"),
+        ("a path upwards", "\"/releases", "\"/../releases", "targets is missing"),
+        ("another way upwards", "\"/releases", "\"/%2e%2e/releases", "targets is missing"),
+        ("an address", "\"/releases", "\"http://elsewhere/releases", "targets is missing"),
+        (
+            "a stream with nothing about what is inside",
+            ",\"unpacked\":{\"hashes\":{\"sha256\":\"INSIDE\"},\"length\":5000}",
+            "",
+            "targets is missing",
+        ),
+        ("a program that is said to be packed", "\"xz\"", "\"raw\"", "targets is missing"),
+        ("nothing inside", "\"length\":5000", "\"length\":0", "length is missing"),
         ("no length", "\"length\":77", "\"length\":0", "length is missing"),
         ("length as text", "\"length\":77", "\"length\":\"77\"", "length is missing"),
-        ("no version", "\"version\":\"1.1.0\"", "\"version\":\"new\"", "version is missing"),
-        ("no number", "\"number\":2", "\"number\":-2", "number is missing"),
+        ("no version", "\"product_version\":\"1.1.0\"", "\"product_version\":\"new\"", "product_version is missing"),
+        ("no number", "\"version\":2", "\"version\":-2", "version is missing"),
         ("no end", "2030-03-17", "2030-02-30", "expires is missing"),
-        ("no platform", "linux/arm64", "arm64", "artifacts is missing"),
+        ("no platform", "linux/arm64", "arm64", "targets is missing"),
     ] {
-        let changed = release().canonical().replace(from, to);
+        let changed = release().canonical().replace(&from.replace("INSIDE", &"ef".repeat(32)), to);
+        assert_ne!(changed, release().canonical(), "{case}");
         let text =
             sign::add_signature(format!("{{\"signed\":{changed},\"signatures\":[]}}").as_bytes(), &key(4)).unwrap();
         let error = refused(&text, "platform-server", "1.1.0");
@@ -201,14 +219,19 @@ fn roots_follow_each_other() {
 #[test]
 fn a_first_root_is_signed_by_keys_that_were_given() {
     let text = sign::root(&first_root(), &[&key(1), &key(2)]).unwrap();
-    let given = |seeds: &[u8]| seeds.iter().map(|seed| key(*seed).public()).collect::<Vec<_>>();
+    let given = |seeds: &[u8]| RoleKeys::most_of(seeds.iter().map(|seed| key(*seed).public()));
+    assert_eq!([0, 1, 2, 3, 4, 5].map(|count| given(&[1, 2, 3, 4, 5][..count]).threshold), [1, 1, 2, 2, 3, 3]);
     assert!(Root::anchored(text.as_bytes(), &given(&[1, 2, 3])).is_ok());
     assert!(Root::anchored(text.as_bytes(), &given(&[1, 2])).is_ok());
-    assert_eq!(
-        Root::anchored(text.as_bytes(), &given(&[1, 3])),
-        Err(DocumentError::NotAnchored { valid: 1, needed: 2 })
-    );
-    assert_eq!(Root::anchored(text.as_bytes(), &[]), Err(DocumentError::NotAnchored { valid: 0, needed: 2 }));
+    let refused = |valid, needed, given| Err(DocumentError::NotAnchored { valid, needed, given });
+    assert_eq!(Root::anchored(text.as_bytes(), &given(&[1, 3])), refused(1, 2, 2));
+    assert_eq!(Root::anchored(text.as_bytes(), &given(&[])), refused(0, 1, 0));
+    let nobody = RoleKeys { threshold: 0, ..given(&[]) };
+    assert_eq!(Root::anchored(text.as_bytes(), &nobody), refused(0, 0, 0));
+    // A thief of one key of three writes a root that needs one signature.
+    let modest = Root { root: keys(1, &[1]), ..first_root() };
+    let text = sign::root(&modest, &[&key(1)]).unwrap();
+    assert_eq!(Root::anchored(text.as_bytes(), &given(&[1, 2, 3])), refused(1, 2, 3));
     // Somebody else's complete set of documents.
     let strangers = Root { root: keys(1, &[9]), release: keys(1, &[9]), channel: keys(1, &[9]), ..first_root() };
     let text = sign::root(&strangers, &[&key(9)]).unwrap();
@@ -255,5 +278,55 @@ fn key_files_read_back_and_do_not_show_themselves() {
         ["", "{}", "{\"keytype\":\"rsa\",\"private\":\"00\"}", "{\"keytype\":\"ed25519\",\"private\":\"00\"}"]
     {
         assert!(SigningKey::from_text(garbage.as_bytes()).is_err(), "{garbage}");
+    }
+}
+
+#[test]
+fn what_a_path_may_be() {
+    let long = format!("/{}", "a".repeat(600));
+    let table = [
+        ("/releases/v1/artifact/ab", true),
+        ("/mirror/acme_server-1.2.0+5~rc", true),
+        ("", false),
+        ("/", false),
+        ("relative", false),
+        ("//other.example/x", false),
+        ("/a//b", false),
+        ("/a/", false),
+        ("/a/../b", false),
+        ("/a/./b", false),
+        ("/..", false),
+        ("/%2e%2e/etc", false),
+        ("/a%00b", false),
+        ("/a\0b", false),
+        ("/a\\b", false),
+        ("/a b", false),
+        ("/a?b", false),
+        ("/a#b", false),
+        ("/user@host/x", false),
+        ("/grüße", false),
+        ("http://other.example/x", false),
+        ("file:///etc/passwd", false),
+        (&*long, false),
+    ];
+    for (path, allowed) in table {
+        let mut release = release();
+        release.artifacts[0].path = path.to_owned();
+        let signed = sign::release(&release, &[&key(4)]);
+        assert_eq!(signed.is_ok(), allowed, "signing {path:?}");
+        // Signed all the same, by some other tool.
+        let text = format!("{{\"signed\":{},\"signatures\":[]}}", release.canonical());
+        let signed = sign::add_signature(text.as_bytes(), &key(4));
+        let read = signed.map_err(drop).and_then(|text| {
+            first_root().release(text.as_bytes(), "platform-server", &Version::new(1, 1, 0)).map_err(drop)
+        });
+        assert_eq!(read.is_ok(), allowed, "reading {path:?}");
+    }
+    for name in ["../etc", "a/b", "", ".hidden", "-x", "A", "a\0", "a b", &"a".repeat(65)] {
+        assert!(!is_name(name), "{name:?}");
+        let product = Release { product: name.to_owned(), ..release() };
+        assert!(sign::release(&product, &[&key(4)]).is_err(), "{name:?}");
+        let channel = Channel { name: name.to_owned(), ..channel() };
+        assert!(sign::channel(&channel, &[&key(5)]).is_err(), "{name:?}");
     }
 }

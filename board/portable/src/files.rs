@@ -14,11 +14,14 @@ use std::{
 use async_trait::async_trait;
 use board::{
     Wall,
-    files::{Access, Digest, Entry, FileError, Files, Space},
+    files::{Access, Digest, Entry, FileError, Files, Space, UnpackError},
 };
 use ring::digest::{Context, SHA256};
 
-use crate::work::{self, Abandon};
+use crate::{
+    unpack::unpack,
+    work::{self, Abandon},
+};
 
 /// Ending of the neighbour that becomes a record.
 const NEIGHBOUR: &str = ".new~";
@@ -180,6 +183,17 @@ impl Files for PortableFiles {
         })
         .await
     }
+
+    async fn unpack(&self, from: &Path, to: &Path, limit: u64) -> Result<Digest, UnpackError> {
+        self.make_folder(folder_of(to), Access::Private)?;
+        let (from, to) = (from.to_owned(), to.to_owned());
+        work::run(move |abandon| {
+            unpack(&from, &to, limit, abandon).inspect_err(|_| {
+                let _ = fs::remove_file(&to);
+            })
+        })
+        .await
+    }
 }
 
 fn digest(path: &Path, abandon: &Abandon) -> io::Result<Digest> {
@@ -235,7 +249,7 @@ pub(crate) fn failed(attempted: &'static str, path: &Path) -> impl FnOnce(io::Er
     move |source| FileError { attempted, path, source }
 }
 
-fn absent_is_fine(removed: io::Result<()>) -> io::Result<()> {
+pub(crate) fn absent_is_fine(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,

@@ -9,6 +9,7 @@
 
 mod fetch;
 mod files;
+mod unpack;
 mod work;
 
 pub use fetch::PortableFetch;

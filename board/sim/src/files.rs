@@ -8,14 +8,14 @@
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
-    io,
+    io::{self, Read as _},
     path::{Path, PathBuf},
     rc::Rc,
     time::Duration,
 };
 
 use async_trait::async_trait;
-use board::files::{Access, Digest, Entry, FileError, Files, RECORD_BYTES_MAX, Space};
+use board::files::{Access, Digest, Entry, FileError, Files, RECORD_BYTES_MAX, Space, UnpackError};
 
 use crate::{
     clock::SimClock,
@@ -598,5 +598,30 @@ impl Files for FilesPort {
             return Err(error);
         }
         Ok(content.len() as u64)
+    }
+
+    async fn unpack(&self, from: &Path, to: &Path, limit: u64) -> Result<Digest, UnpackError> {
+        let missing = || SimFiles::error("read", from, io::ErrorKind::NotFound);
+        let packed = self.disk.look(&self.alive, from, |disk| disk.content(from).ok_or_else(missing))?;
+        let mut content = Vec::new();
+        let mut stream = lzma_rust2::XzReader::new_mem_limit(&*packed, false, 8296).take(limit.saturating_add(1));
+        let read = stream.read_to_end(&mut content);
+        read.map_err(|error| match error.kind() {
+            io::ErrorKind::OutOfMemory => UnpackError::Dictionary { path: from.to_owned() },
+            _ => UnpackError::Malformed { path: from.to_owned(), reason: error.to_string() },
+        })?;
+        if content.len() as u64 > limit {
+            return Err(UnpackError::TooLong { path: from.to_owned(), limit });
+        }
+        self.takes_as_long_as(packed.len() + content.len()).await;
+        let written = self.disk.stream_begin(&self.alive, to, 0).and_then(|()| {
+            let mut chunks = content.chunks(crate::fetch::CHUNK_BYTES);
+            chunks.try_for_each(|chunk| self.disk.stream_chunk(&self.alive, to, chunk))
+        });
+        if let Err(error) = written {
+            self.disk.lose(to);
+            return Err(error.into());
+        }
+        Ok(Digest { sha256: crate::image::sha256(&content), len: content.len() as u64 })
     }
 }

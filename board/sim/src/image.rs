@@ -1,6 +1,6 @@
 //! What a machine server looks like as bytes: enough of an ELF header to be told from garbage, and a version.
 
-use std::str;
+use std::{io::Write as _, str};
 
 /// Marks the programs that the simulated device can run.
 const MARK: &str = "\nsimulated machine server, version ";
@@ -46,6 +46,19 @@ pub fn program(version: &str, platform: &str, size: usize) -> Vec<u8> {
     let seal = sha256(&image);
     image.extend(seal);
     image
+}
+
+/// These bytes in one xz stream with a dictionary of this many bytes.
+///
+/// # Panics
+/// Never: writing into memory does not fail.
+#[must_use]
+pub fn xz(bytes: &[u8], dictionary: u32) -> Vec<u8> {
+    let mut options = lzma_rust2::XzOptions::with_preset(0);
+    options.lzma_options.dict_size = dictionary;
+    let mut writer = lzma_rust2::XzWriter::new(Vec::new(), options).expect("these options are possible");
+    writer.write_all(bytes).expect("memory takes it");
+    writer.finish().expect("memory takes it")
 }
 
 /// The version of a whole program that runs on `platform`.

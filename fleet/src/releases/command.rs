@@ -5,7 +5,7 @@
 //! and it looks there once a second.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, OpenOptions},
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
@@ -16,8 +16,8 @@ use std::{
 use api::{
     brand,
     releases::{
-        Artifact, Channel, ChannelEntry, DocumentError, DocumentType, Expires, Format, PublicKey, Release, RoleKeys,
-        Root, sign,
+        Artifact, Channel, ChannelEntry, DocumentError, DocumentType, Expires, PublicKey, Release, RoleKeys, Root,
+        Unpacked, sign,
         sign::{KeyFileError, SignError, SigningKey},
     },
 };
@@ -25,7 +25,10 @@ use clap::{Args, Subcommand};
 use semver::Version;
 use serde::Deserialize;
 
-use super::folder::{Folder, FolderError, measure, write_whole};
+use super::{
+    folder::{Folder, FolderError, measure, write_whole},
+    pack,
+};
 use crate::hex;
 
 /// Keys of a year's people; a root outlives several of them.
@@ -45,6 +48,7 @@ pub enum ReleaseCommand {
         out: PathBuf,
     },
     /// Sign a root document: which keys count from now on
+    #[command(visible_alias = "rotate")]
     Root(RootArgs),
     /// Sign a release: what the bytes of one version are
     Sign(SignArgs),
@@ -98,24 +102,24 @@ pub struct RootArgs {
     /// File with a private root key; for a successor those of the previous root too
     #[arg(long, required = true)]
     key: Vec<PathBuf>,
-    /// Root keys from now on, as key files or 64 hexadecimal digits; those of --key unless given
+    /// Root keys from now on, as key files or 64 hexadecimal digits; those of --previous, else of --key unless given
     #[arg(long)]
     root_key: Vec<String>,
-    /// How many root keys must sign
-    #[arg(long, default_value_t = 1)]
-    root_threshold: usize,
-    /// Keys that sign releases; the root keys unless given
+    /// How many root keys must sign; as in --previous, else 1 unless given
+    #[arg(long)]
+    root_threshold: Option<usize>,
+    /// Keys that sign releases; those of --previous, else the root keys unless given
     #[arg(long)]
     release_key: Vec<String>,
-    /// How many must sign a release
-    #[arg(long, default_value_t = 1)]
-    release_threshold: usize,
-    /// Keys that sign channels; the release keys unless given
+    /// How many must sign a release; as in --previous, else 1 unless given
+    #[arg(long)]
+    release_threshold: Option<usize>,
+    /// Keys that sign channels; the --release-key, else those of --previous unless given
     #[arg(long)]
     channel_key: Vec<String>,
-    /// How many must sign a channel
-    #[arg(long, default_value_t = 1)]
-    channel_threshold: usize,
+    /// How many must sign a channel; as in --previous, else 1 unless given
+    #[arg(long)]
+    channel_threshold: Option<usize>,
     /// The root before this one; without it this is number 1
     #[arg(long)]
     previous: Option<PathBuf>,
@@ -148,9 +152,12 @@ pub struct SignArgs {
     /// The platform of the --artifact at the same place, such as linux/arm64
     #[arg(long, required = true)]
     platform: Vec<String>,
-    /// The --artifact at the same place is one xz stream: `xz` or `raw`
+    /// The --artifact at the same place is an executable (`raw`), or one in an xz stream already (`xz`)
     #[arg(long)]
     format: Vec<String>,
+    /// Pack each executable into an xz stream beside it (FILE.xz), which is what is added and downloaded then
+    #[arg(long, conflicts_with = "format")]
+    xz: bool,
     /// Where the --artifact at the same place is, below the address of the server or mirror; /releases/v1/artifact/… unless given
     #[arg(long)]
     url: Vec<String>,
@@ -237,6 +244,14 @@ pub enum ReleaseError {
         /// What is allowed.
         why: String,
     },
+    /// A packed artifact with another executable in it than the release says.
+    #[error("{path}: what {file} unpacks to is not what was signed")]
+    OtherInside {
+        /// The release.
+        path: PathBuf,
+        /// The packed file.
+        file: PathBuf,
+    },
     /// Artifacts that no given file is.
     #[error("{path}: no --artifact is the {platform} one (sha256 {sha256})")]
     NotVerified {
@@ -286,19 +301,27 @@ fn root(args: &RootArgs) -> Result<String, ReleaseError> {
         None => None,
         Some(path) => Some((path, Root::pinned(&read(path)?).map_err(|source| at(path, source))?)),
     };
-    let public = |given: &[String], otherwise: &[PublicKey]| match given {
-        [] => Ok(otherwise.to_vec()),
-        given => given.iter().map(|text| public_key(text)).collect::<Result<Vec<_>, _>>(),
+    // What nobody speaks of stays as it is: a root that forgets the release keys would end every release.
+    let role = |given: &[String], threshold: Option<usize>, before: Option<&RoleKeys>, otherwise: &[PublicKey]| {
+        let keys = match (given, before) {
+            ([], Some(before)) => before.keys.clone(),
+            ([], None) => otherwise.to_vec(),
+            (given, _) => given.iter().map(|text| public_key(text)).collect::<Result<_, _>>()?,
+        };
+        Ok::<_, ReleaseError>(RoleKeys::new(threshold.or(before.map(|before| before.threshold)).unwrap_or(1), keys))
     };
-    let root_keys = public(&args.root_key, &mine)?;
-    let release_keys = public(&args.release_key, &root_keys)?;
-    let channel_keys = public(&args.channel_key, &release_keys)?;
+    let before = previous.as_ref().map(|(_, previous)| previous);
+    let root_keys = role(&args.root_key, args.root_threshold, before.map(|before| &before.root), &mine)?;
+    let release_before = before.map(|before| &before.release);
+    let release_keys = role(&args.release_key, args.release_threshold, release_before, &root_keys.keys)?;
+    let channel_before = before.map(|before| &before.channel).filter(|_| args.release_key.is_empty());
+    let channel_keys = role(&args.channel_key, args.channel_threshold, channel_before, &release_keys.keys)?;
     let root = Root {
-        version: previous.as_ref().map_or(1, |(_, previous)| previous.version + 1),
+        version: before.map_or(1, |previous| previous.version + 1),
         expires: expires(&args.expires)?,
-        root: RoleKeys::new(args.root_threshold, root_keys),
-        release: RoleKeys::new(args.release_threshold, release_keys),
-        channel: RoleKeys::new(args.channel_threshold, channel_keys),
+        root: root_keys,
+        release: release_keys,
+        channel: channel_keys,
     };
     let document = sign::root(&root, &keys.iter().collect::<Vec<_>>())?;
     write_whole(&args.out, document.as_bytes())?;
@@ -308,7 +331,7 @@ fn root(args: &RootArgs) -> Result<String, ReleaseError> {
     };
     let shown = args.out.display();
     Ok(match genuine {
-        Ok(root) => format!("{shown}: root number {}\n", root.version),
+        Ok(root) => format!("{shown}: root number {}\n{}", root.version, for_devices(&root)),
         Err(lacking) => format!(
             "{shown}: root number {}, not complete yet: {lacking}; `release cosign` adds signatures\n",
             root.version
@@ -316,19 +339,38 @@ fn root(args: &RootArgs) -> Result<String, ReleaseError> {
     })
 }
 
+/// What the manufacturer's defaults of devices must hold so that they believe this root from their first day.
+fn for_devices(root: &Root) -> String {
+    let keys: Vec<_> = root.root.keys.iter().map(|key| format!("\"{key}\"")).collect();
+    format!(
+        "manufacturer's defaults: \"advanced_settings\": {{\"release_keys\": [{}], \"release_keys_threshold\": {}}}\n",
+        keys.join(", "),
+        root.root.threshold
+    )
+}
+
 fn release(args: &SignArgs) -> Result<String, ReleaseError> {
     if args.platform.len() != args.artifact.len() {
         return Err(option("--platform", "each --artifact needs one, in the same order"));
     }
-    let mut artifacts = Vec::new();
+    let (mut artifacts, mut said) = (Vec::new(), String::new());
     for (index, (path, platform)) in args.artifact.iter().zip(&args.platform).enumerate() {
+        let failed = |source| ReleaseError::File { what: "pack", path: path.clone(), source };
         let (sha256, length) = measured(path)?;
-        let format = match args.format.get(index).map(String::as_str) {
-            None | Some("raw") => Format::Raw,
-            Some("xz") => Format::Xz,
+        let mut artifact = match args.format.get(index).map(String::as_str) {
+            None if args.xz => {
+                let packed = pack::beside(path);
+                let (stream, stream_length) = pack::pack(path, &packed).map_err(failed)?;
+                said += &format!("{}: {stream_length} of {length} bytes, to be added instead\n", packed.display());
+                Artifact::xz(platform, stream, stream_length, Unpacked { sha256, length })
+            }
+            None | Some("raw") => Artifact::raw(platform, sha256, length),
+            Some("xz") => {
+                let (inside, inside_length) = pack::look_inside(path).map_err(failed)?;
+                Artifact::xz(platform, sha256, length, Unpacked { sha256: inside, length: inside_length })
+            }
             Some(_) => return Err(option("--format", "`raw` or `xz` is allowed")),
         };
-        let mut artifact = Artifact::new(platform, sha256, length, format);
         if let Some(path) = args.url.get(index) {
             artifact.path.clone_from(path);
         }
@@ -344,7 +386,7 @@ fn release(args: &SignArgs) -> Result<String, ReleaseError> {
     let keys = read_keys(&args.key)?;
     let document = sign::release(&release, &keys.iter().collect::<Vec<_>>())?;
     write_whole(&args.out, document.as_bytes())?;
-    let mut said = format!(
+    said += &format!(
         "{}: {} {}, number {}, until {}\n",
         args.out.display(),
         release.product,
@@ -416,7 +458,10 @@ fn verify(roots: &[PathBuf], artifacts: &[PathBuf], documents: &[PathBuf]) -> Re
         trusted = Some(root);
     }
     let root = trusted.ok_or_else(|| option("--root", "at least one is needed"))?;
-    let have: BTreeSet<([u8; 32], u64)> = artifacts.iter().map(|path| measured(path)).collect::<Result<_, _>>()?;
+    let mut have = BTreeMap::new();
+    for path in artifacts {
+        have.insert(measured(path)?, path);
+    }
     for path in documents {
         let document = read(path)?;
         match subject(path, &document)? {
@@ -434,10 +479,19 @@ fn verify(roots: &[PathBuf], artifacts: &[PathBuf], documents: &[PathBuf]) -> Re
             }
             Subject::Release(product, version) => {
                 let release = root.release(&document, &product, &version).map_err(|source| at(path, source))?;
-                let lacking = release.artifacts.iter().find(|one| !have.contains(&(one.sha256, one.length)));
+                let lacking = release.artifacts.iter().find(|one| !have.contains_key(&(one.sha256, one.length)));
                 if let (Some(lacking), false) = (lacking, artifacts.is_empty()) {
                     let (platform, sha256) = (lacking.platform.clone(), hex::encode(&lacking.sha256));
                     return Err(ReleaseError::NotVerified { path: path.clone(), platform, sha256 });
+                }
+                for one in &release.artifacts {
+                    let (Some(promised), Some(file)) = (one.unpacked, have.get(&(one.sha256, one.length))) else {
+                        continue;
+                    };
+                    let failed = |source| ReleaseError::File { what: "unpack", path: (*file).clone(), source };
+                    if pack::look_inside(file).map_err(failed)? != (promised.sha256, promised.length) {
+                        return Err(ReleaseError::OtherInside { path: path.clone(), file: (*file).clone() });
+                    }
                 }
                 said += &format!(
                     "{}: {product} {version}, number {}, until {}\n",
@@ -591,6 +645,7 @@ struct Signed {
     kind: String,
     name: Option<String>,
     product: Option<String>,
+    product_version: Option<String>,
     version: Option<serde_json::Value>,
 }
 
@@ -600,10 +655,10 @@ fn subject(path: &Path, document: &[u8]) -> Result<Subject, ReleaseError> {
     let kind = [DocumentType::Root, DocumentType::Release, DocumentType::Channel]
         .into_iter()
         .find(|kind| kind.name() == signed.kind);
-    match (kind, signed.name, signed.product, signed.version) {
+    match (kind, signed.name, signed.product, signed.product_version) {
         (Some(DocumentType::Root), ..) => Ok(Subject::Root),
         (Some(DocumentType::Channel), Some(name), ..) => Ok(Subject::Channel(name)),
-        (Some(DocumentType::Release), _, Some(product), Some(serde_json::Value::String(version))) => {
+        (Some(DocumentType::Release), _, Some(product), Some(version)) => {
             Ok(Subject::Release(product, Version::parse(&version).map_err(|_| unknown())?))
         }
         _ => Err(unknown()),

@@ -8,6 +8,7 @@
 pub mod catalog;
 pub mod command;
 pub mod folder;
+mod pack;
 pub mod serve;
 
 #[cfg(test)]

@@ -184,7 +184,7 @@ fn what_is_added_verifies() {
     shop.refused("channel --key @release.key --data @data --set stable=2.0.0", "add that release first");
     // Changed by one byte on its way.
     let document = fs::read_to_string(shop.path("evil.json")).expect("reads");
-    fs::write(shop.path("bent.json"), document.replace("\"number\":7", "\"number\":8")).expect("writes");
+    fs::write(shop.path("bent.json"), document.replace("\"version\":7", "\"version\":8")).expect("writes");
     shop.refused("add --data @data --artifact @evil @bent.json", "1 are wrong");
     fs::write(shop.path("none.json"), "{\"signed\": 1}").expect("writes");
     shop.refused("add --data @data @none.json", "is no signed root, release or channel");
@@ -198,6 +198,72 @@ fn what_is_added_verifies() {
     shop.ok("add --data @data --artifact @evil @evil.json");
     shop.ok("verify --root @root.1.json --artifact @evil @evil.json");
     shop.refused("verify --root @root.1.json --artifact @1.0.0 @evil.json", "no --artifact is the linux/amd64 one");
+}
+
+#[test]
+fn what_is_packed_says_what_is_inside() {
+    let shop = Workshop::stocked();
+    fs::write(shop.path("server"), Workshop::artifact("2.0.0")).expect("writes");
+    let said = shop.ok("sign --key @release.key --xz --version 2.0.0 --number 4 --artifact @server --platform linux/amd64 --out @2.0.0.json");
+    assert!(said.contains("@server.xz: ") && said.contains(" of 300000 bytes, to be added instead"), "{said}");
+    shop.refused("add --data @data --artifact @server @2.0.0.json", "name its file with --artifact");
+    shop.ok("add --data @data --artifact @server.xz @2.0.0.json");
+    shop.ok("verify --root @root.1.json --artifact @server.xz @2.0.0.json");
+    let hint = Catalog::read(&shop.data()).resolve(brand::MACHINE_SERVER, "2.0.0", "linux/amd64").expect("there");
+    assert_eq!(hint.into_update_info("http://h").format(), PackageFormat::XzExecutable);
+    let root = shop.data().root().expect("a root");
+    let version = "2.0.0".parse().expect("a version");
+    let release = shop.data().release(&root, brand::MACHINE_SERVER, &version).expect("genuine").expect("there");
+    let artifact = release.artifact("linux/amd64").expect("there");
+    let inside = artifact.unpacked.expect("it is packed");
+    assert_eq!(inside.length, 300_000);
+    assert_eq!(inside.sha256, *ring::digest::digest(&ring::digest::SHA256, &Workshop::artifact("2.0.0")).as_ref());
+    assert_eq!(artifact.length, fs::metadata(shop.path("server.xz")).expect("there").len());
+
+    // What was packed before says the same.
+    let sign = |file: &str| {
+        format!(
+            "sign --key @release.key --format xz --version 2.0.1 --number 5 --artifact @{file} --platform linux/amd64 --out @2.0.1.json"
+        )
+    };
+    shop.ok(&sign("server.xz"));
+    shop.ok("add --data @data --artifact @server.xz @2.0.1.json");
+    shop.refused(&sign("server"), "cannot pack @server");
+    let stream = fs::read(shop.path("server.xz")).expect("reads");
+    fs::write(shop.path("two.xz"), [stream.clone(), stream.clone()].concat()).expect("writes");
+    shop.refused(&sign("two.xz"), "something follows the xz stream");
+    fs::write(shop.path("cut.xz"), &stream[..stream.len() / 2]).expect("writes");
+    shop.refused(&sign("cut.xz"), "cannot pack @cut.xz");
+    // `xz -9`: devices would refuse it.
+    let mut options = lzma_rust2::XzOptions::with_preset(0);
+    options.lzma_options.dict_size = 64 << 20;
+    let mut writer =
+        lzma_rust2::XzWriter::new(fs::File::create(shop.path("9.xz")).expect("made"), options).expect("options");
+    std::io::Write::write_all(&mut writer, &Workshop::artifact("9")).expect("writes");
+    writer.finish().expect("writes");
+    shop.refused(&sign("9.xz"), "devices refuse a dictionary of more than 8 MiB");
+}
+
+#[test]
+fn a_rotation_keeps_what_nobody_speaks_of() {
+    let shop = Workshop::stocked();
+    let said = shop.ok("keygen @next.key");
+    let next = said.rsplit(' ').next().expect("a key").trim().to_owned();
+    // Only the root key is replaced: releases and channels go on counting.
+    let said = shop
+        .ok("rotate --previous @root.1.json --key @root.key --key @next.key --root-key @next.key --out @root.2.json");
+    assert!(said.contains(&format!("\"release_keys\": [\"{next}\"], \"release_keys_threshold\": 1")), "{said}");
+    shop.ok("add --data @data @root.2.json");
+    assert!(!shop.ok("list --data @data").contains("does not count"));
+    // Only its end is put off.
+    shop.ok("rotate --previous @root.2.json --key @next.key --expires 2040-01-31 --out @root.3.json");
+    shop.ok("add --data @data @root.3.json");
+    let root = shop.data().root().expect("a root");
+    assert_eq!((root.version, root.expires.to_string().as_str()), (3, "2040-01-31T23:59:59Z"));
+    assert!(!shop.ok("list --data @data").contains("does not count"));
+    // A root of old keys, or of a thief, goes nowhere.
+    shop.ok("rotate --previous @root.3.json --key @root.key --root-key @root.key --out @root.4.json");
+    shop.refused("add --data @data @root.4.json", "0 of 1 signatures by root keys");
 }
 
 #[test]
@@ -245,7 +311,7 @@ fn roots_rotate_with_thresholds() {
     // What the old release key signed counts no more, and is no longer hinted at.
     assert!(Catalog::read(&shop.data()).resolve(brand::MACHINE_SERVER, "stable", "linux/amd64").is_none());
     // Its own rule cannot be impossible, and a chain has no gaps.
-    shop.refused("root --key @a.key --root-threshold 2 --previous @root.2.json --out @root.3.json", "threshold");
+    shop.refused("root --key @a.key --root-threshold 4 --previous @root.2.json --out @root.3.json", "threshold");
     shop.ok("root --key @a.key --key @b.key --root-threshold 2 --root-key @a.key --root-key @b.key --previous @root.2.json --out @root.3.json");
     shop.ok("root --key @a.key --key @b.key --root-threshold 2 --root-key @a.key --root-key @b.key --previous @root.3.json --out @root.4.json");
     shop.refused("add --data @data @root.4.json", "number 3 was expected");

@@ -12,8 +12,8 @@ use std::{
 use api::{
     brand,
     releases::{
-        Artifact, Channel, ChannelEntry, Expires, Format, Release, RoleKeys, Root, artifact_path, channel_path,
-        release_path, root_path, sign,
+        Artifact, Channel, ChannelEntry, Expires, Release, RoleKeys, Root, artifact_path, channel_path, release_path,
+        root_path, sign,
     },
 };
 use board_sim::{SimWeb, clock::WALL_AT_START, fetch::Resource, image};
@@ -98,7 +98,7 @@ impl Factory {
             version: version.clone(),
             number: inner.numbers.get(),
             expires: expiry(),
-            artifacts: vec![Artifact::new(&inner.platform, sha256, bytes.len() as u64, Format::Raw)],
+            artifacts: vec![Artifact::raw(&inner.platform, sha256, bytes.len() as u64)],
         };
         inner.numbers_of.borrow_mut().insert(version.clone(), release.number);
         let document = sign::release(&release, &[&inner.key]).expect("the release is complete");

@@ -6,8 +6,8 @@ use api::{
     device_config::{Advanced, Settings, VersionControl},
     pb::platform::fleet::v1::{UpdateStatus, update_status},
     releases::{
-        Artifact, Channel, ChannelEntry, Expires, Format, Release, RoleKeys, Root, artifact_path, channel_path,
-        release_path, root_path, sign, sign::SigningKey,
+        Artifact, Channel, ChannelEntry, Expires, Release, RoleKeys, Root, artifact_path, channel_path, release_path,
+        root_path, sign, sign::SigningKey,
     },
 };
 use board::files::Access;
@@ -21,10 +21,10 @@ use crate::{
     update::{actor, slots::Pointer},
 };
 
-const SERVER: &str = "http://fleet.test";
+pub(super) const SERVER: &str = "http://fleet.test";
 const IMAGE_BYTES: usize = 200_000;
 
-fn image_of(version: &str) -> Vec<u8> {
+pub(super) fn image_of(version: &str) -> Vec<u8> {
     image::program(version, board_sim::PLATFORM, IMAGE_BYTES)
 }
 
@@ -37,7 +37,14 @@ fn key() -> SigningKey {
 }
 
 /// A device whose fleet server has released these versions and calls the last one stable.
-fn device(seed: u64, versions: &[&str]) -> SimBoard {
+pub(super) fn device(seed: u64, versions: &[&str]) -> SimBoard {
+    device_with(seed, versions, |bytes| {
+        (Artifact::raw(board_sim::PLATFORM, image::sha256(bytes), bytes.len() as u64), bytes.to_vec())
+    })
+}
+
+/// The same, with what is signed and what is served made of each executable.
+pub(super) fn device_with(seed: u64, versions: &[&str], made: impl Fn(&[u8]) -> (Artifact, Vec<u8>)) -> SimBoard {
     let sim = SimBoard::new(seed);
     let keys = || RoleKeys::new(1, [key().public()]);
     let end = Expires::from_unix_seconds(4_000_000_000);
@@ -47,8 +54,9 @@ fn device(seed: u64, versions: &[&str]) -> SimBoard {
     for (number, version) in (1..).zip(versions) {
         let (bytes, version) = (image_of(version), version.parse().expect("semantic"));
         let product = brand::MACHINE_SERVER.to_owned();
-        let sha256 = image::sha256(&bytes);
-        let artifacts = vec![Artifact::new(board_sim::PLATFORM, sha256, bytes.len() as u64, Format::Raw)];
+        let (artifact, bytes) = made(&bytes);
+        let sha256 = artifact.sha256;
+        let artifacts = vec![artifact];
         let release = Release { product: product.clone(), version, number, expires: end, artifacts };
         let document = sign::release(&release, &[&key()]).expect("complete");
         serve(release_path(&product, &release.version), document);
@@ -61,7 +69,7 @@ fn device(seed: u64, versions: &[&str]) -> SimBoard {
 }
 
 /// One life of the actor, and a keeper of the program that does what it is told at once.
-struct Life {
+pub(super) struct Life {
     sim: SimBoard,
     driver: Driver,
     versions: Latest<Rc<VersionControl>>,
@@ -73,7 +81,7 @@ struct Life {
 }
 
 impl Life {
-    fn begin(sim: &SimBoard, setting: &str) -> Life {
+    pub(super) fn begin(sim: &SimBoard, setting: &str) -> Life {
         let board = sim.switch_on();
         let driver = Driver::new(sim);
         let (versions, advanced, reach) = (Latest::new(), Latest::<Rc<Advanced>>::new(), Latest::new());
@@ -137,29 +145,29 @@ impl Life {
         Life { keeper: Some(keeper), ..life }
     }
 
-    fn wish(&self, setting: &str) {
+    pub(super) fn wish(&self, setting: &str) {
         let server = VersionSetting::parse(setting).expect("a setting");
         self.versions.publish(Rc::new(VersionControl { agent: server.clone(), server }));
     }
 
-    fn open(&self) {
+    pub(super) fn open(&self) {
         let now = self.report.get().unwrap_or_default();
         self.report.publish(Report { opening: now.opening + 1, ..now });
     }
 
-    fn run(&self, seconds: u64) -> Driven {
+    pub(super) fn run(&self, seconds: u64) -> Driven {
         self.driver.run_for(Duration::from_secs(seconds), || {})
     }
 
-    fn status(&self) -> UpdateStatus {
+    pub(super) fn status(&self) -> UpdateStatus {
         self.status.get().expect("it has said something")
     }
 
-    fn phase(&self) -> update_status::Phase {
+    pub(super) fn phase(&self) -> update_status::Phase {
         self.status().phase()
     }
 
-    fn told(&self) -> Vec<String> {
+    pub(super) fn told(&self) -> Vec<String> {
         self.told.borrow_mut().drain(..).collect()
     }
 
@@ -170,7 +178,7 @@ impl Life {
     }
 
     /// The agent is gone without a word.
-    fn end(mut self, power: bool) {
+    pub(super) fn end(mut self, power: bool) {
         match power {
             true => self.sim.cut_power(),
             false => self.sim.end_life(),
@@ -301,7 +309,7 @@ fn pins_are_copied_and_judged() {
 }
 
 /// Lives from here until 1.1.0 is committed, interrupted once at the `nth` write. Says whether there was such a write.
-fn updates_in_spite_of(
+pub(super) fn updates_in_spite_of(
     interruption: Interruption,
     reached: Reached,
     nth: u64,

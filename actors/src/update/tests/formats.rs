@@ -1,6 +1,6 @@
 //! What is stored reads back, damage is seen, and only genuine documents in the right order are followed.
 
-use api::releases::{Channel, ChannelEntry, Expires, PublicKey, RoleKeys, Root, sign, sign::SigningKey};
+use api::releases::{Channel, ChannelEntry, Expires, RoleKeys, Root, sign, sign::SigningKey};
 use board::files::Digest;
 use semver::Version;
 
@@ -8,6 +8,7 @@ use super::*;
 use crate::update::{
     record::{BAD_MAX, RECORD_BYTES_MAX},
     slots::Pointer,
+    target::Packed,
     trust::{Anchor, Seen, Today, TrustError, fresh},
     verify::{Refusal, check, executable_kind},
 };
@@ -27,6 +28,7 @@ fn a_record_reads_back_in_every_state() {
         State::Downloading(target("1.1.0")),
         State::Downloading(pin.clone()),
         State::Verifying(target("1.2.0-dev+5")),
+        State::Downloading(packed("1.3.0")),
         State::Placing(pin, pinned.clone()),
         State::Staged,
         State::Waiting,
@@ -140,6 +142,12 @@ fn books_follow_what_is_there() {
         assert_eq!(books.active(), active, "{case}");
         assert_eq!((&books.a, &books.b), (&expected.a, &expected.b), "{case}");
     }
+}
+
+fn packed(version: &str) -> Target {
+    let packed = Some(Packed { sha256: [9; 32], length: 33 });
+    let promise = target(version).promise.map(|promise| Promise { packed, ..promise });
+    Target { promise, ..target(version) }
 }
 
 /// The beginning of an ELF file.
@@ -274,14 +282,26 @@ fn numbers_start_anew_with_another_channel_key() {
 fn where_belief_begins() {
     let key = |seed: u8| SigningKey::from_seed(&[seed; 32]).unwrap();
     let document = sign::root(&root([1, 2, 3], 1), &[&key(1)]).unwrap();
-    let given = [key(1).public()];
-    let strange = [key(9).public()];
+    let given = RoleKeys::most_of([key(1).public()]);
+    let strange = RoleKeys::most_of([key(9).public()]);
+    let many = RoleKeys::most_of([1, 7, 8].map(|seed| key(seed).public()));
+    let one_of_many = RoleKeys { threshold: 1, ..many.clone() };
+    let none = RoleKeys::most_of([]);
     // given keys, address, dev mode, is the root believed?
-    type Row<'a> = (&'a str, Option<&'a [PublicKey]>, &'a str, bool, Result<(), &'a str>);
-    let table: [Row<'_>; 7] = [
+    type Row<'a> = (&'a str, Option<&'a RoleKeys>, &'a str, bool, Result<(), &'a str>);
+    let table: [Row<'_>; 9] = [
         ("a factory key, over anything", Some(&given), "http://10.0.0.1", false, Ok(())),
-        ("another factory key", Some(&strange), "https://fleet", false, Err("0 of the release keys")),
-        ("factory keys that cannot be read", Some(&[]), "https://fleet", true, Err("0 of the release keys")),
+        ("another factory key", Some(&strange), "https://fleet", false, Err("0 of the 1 release keys")),
+        ("factory keys that cannot be read", Some(&none), "https://fleet", true, Err("0 of the 0 release keys")),
+        // The root says that one signature is enough: that is not for it to say.
+        (
+            "one of three factory keys",
+            Some(&many),
+            "https://fleet",
+            true,
+            Err("1 of the 3 release keys in the manufacturer's defaults, and 2 must sign"),
+        ),
+        ("where one is enough", Some(&one_of_many), "https://fleet", false, Ok(())),
         ("first contact over TLS", None, "https://fleet", false, Ok(())),
         ("first contact over plain http", None, "http://10.0.0.1", false, Err("not learnt over plain http")),
         ("the same, even on this machine", None, "http://127.0.0.1", false, Err("not learnt over plain http")),
@@ -296,9 +316,14 @@ fn where_belief_begins() {
             (got, _) => panic!("{case}: {got:?}"),
         }
     }
-    let describe = |given, address| Anchor::new(given, address, true).unwrap().describe();
+    let describe = |given: Option<&RoleKeys>, address| Anchor::new(given, address, true).unwrap().describe();
     assert_ne!(describe(None, "http://a"), describe(None, "http://b"), "another server is another first contact");
-    assert_eq!(describe(Some(&given[..]), "http://a"), describe(Some(&given[..]), "http://b"));
+    assert_eq!(describe(Some(&given), "http://a"), describe(Some(&given), "http://b"));
+    assert_ne!(
+        describe(Some(&many), "http://a"),
+        describe(Some(&one_of_many), "http://a"),
+        "stricter keys find it anew"
+    );
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod device;
 mod formats;
+mod packed;
 mod rows;
 
 use std::{path::Path, rc::Rc, time::Duration};
@@ -43,7 +44,7 @@ fn installed(version: &str) -> Installed {
 fn target(version: &str) -> Target {
     let Installed { sha256, length, .. } = installed(version);
     let source = Source::Web(format!("http://fleet/{version}"));
-    Target { version: version.into(), source, promise: Some(Promise { sha256, length }) }
+    Target { version: version.into(), source, promise: Some(Promise { sha256, length, packed: None }) }
 }
 
 fn found(version: &str) -> Event {
@@ -98,7 +99,7 @@ fn said(effects: &Effects) -> String {
         Effect::Discard => "discard".into(),
         Effect::Check(wish) => format!("check {}", wish.setting),
         Effect::Download(target, _) => format!("download {}", target.version),
-        Effect::Verify(target) => format!("verify {}", target.version),
+        Effect::Verify(target, _) => format!("verify {}", target.version),
         Effect::Place(slot, _) => format!("place {}", slot.name()),
         Effect::Tell(Command::Run { opening, program }) => {
             format!("run {opening} {}", program.as_ref().map_or_else(|| "nothing".into(), version))
