@@ -2,7 +2,11 @@
 //!
 //! An option on the command line wins over the environment, which wins over the configuration.
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use api::brand;
 
@@ -23,6 +27,8 @@ pub struct Options {
     pub wait: Option<bool>,
     /// May run as an ordinary user and not as a service; secrets may travel over plain http.
     pub dev_mode: bool,
+    /// Set the stored state aside and begin with the defaults and what the fleet server says. Identity stays.
+    pub safe: bool,
     /// How long one minute of a setting lasts. Sixty seconds, except in a test.
     pub minute: Duration,
 }
@@ -73,6 +79,8 @@ Usage: {agent} [OPTIONS]           runs the agent
   -d, --debug           debug log of the agent (also {debug}=1)
   -w, --wait            update before the machine server is first started (also {wait}=1)
       --dev-mode        run as an ordinary user and not as a service (also {dev_mode}=1)
+      --safe            set the stored state aside and begin anew; identity and machine server
+                        stay. The launcher asks for it when an agent does not live
       --minute SECONDS  length of a minute in settings, for tests; only with --dev-mode
       --json            with status: a document for programs
       --version         name and version
@@ -110,6 +118,7 @@ pub fn parse(
     let mut debug = set(brand::ENV_DEBUG);
     let mut wait = None;
     let mut dev_mode = set(brand::ENV_DEV_MODE);
+    let mut safe = false;
     let mut minute = None;
     let (mut asks, mut json) = (false, false);
 
@@ -123,6 +132,7 @@ pub fn parse(
             Short('d') | Long("debug") => debug = true,
             Short('w') | Long("wait") => wait = Some(true),
             Long("dev-mode") => dev_mode = true,
+            Long("safe") => safe = true,
             Long("minute") => {
                 let seconds: f64 = parser.value().map_err(unusable)?.parse().map_err(unusable)?;
                 let length = Duration::try_from_secs_f64(seconds).ok().filter(|length| !length.is_zero());
@@ -141,10 +151,7 @@ pub fn parse(
     if minute.is_some() && !dev_mode {
         return Err(UsageError("--minute is for tests and works only with --dev-mode".into()));
     }
-    let root = root.unwrap_or_else(|| match credentials.parent() {
-        Some(beside) if dev_mode && ordinary_user => beside.join(brand::AGENT),
-        _ => PathBuf::from(brand::ROOT_FOLDER),
-    });
+    let root = root.unwrap_or_else(|| usual_root(&credentials, dev_mode && ordinary_user));
     if asks {
         return Ok(Request::Status(status::Options { root, json }));
     }
@@ -152,7 +159,44 @@ pub fn parse(
         .or_else(|| set(brand::ENV_FAST_START).then_some(false))
         .or_else(|| environment(brand::ENV_WAIT).map(|value| truthy(&value)));
     let minute = minute.unwrap_or(Duration::from_secs(60));
-    Ok(Request::Run(Options { credentials, defaults, root, debug, wait, dev_mode, minute }))
+    Ok(Request::Run(Options { credentials, defaults, root, debug, wait, dev_mode, safe, minute }))
+}
+
+/// The root folder that [`parse`] would find, from arguments of any version of the agent: what is not known here is
+/// passed over. For the launcher, which must not fail on an option that only the next version understands.
+pub fn root(
+    arguments: impl IntoIterator<Item = OsString>,
+    environment: impl Fn(&str) -> Option<OsString>,
+    ordinary_user: bool,
+) -> PathBuf {
+    use lexopt::prelude::{Long, Short};
+
+    let mut credentials = PathBuf::from(brand::CREDENTIALS_FILE);
+    let mut root = None;
+    let mut dev_mode = environment(brand::ENV_DEV_MODE).is_some_and(|value| truthy(&value));
+    let mut parser = lexopt::Parser::from_args(arguments);
+    loop {
+        match parser.next() {
+            Ok(None) => break,
+            Ok(Some(Short('c') | Long("config"))) => credentials = parser.value().map_or(credentials, PathBuf::from),
+            Ok(Some(Long("root"))) => root = parser.value().ok().map(PathBuf::from).or(root),
+            // Their values may look like options.
+            Ok(Some(Long("defaults" | "minute"))) => drop(parser.value()),
+            Ok(Some(Long("dev-mode"))) => dev_mode = true,
+            // An option with a value that is not known here, `--new=value`, is an error at the next turn, and past then.
+            Ok(Some(_)) | Err(_) => {}
+        }
+    }
+    let root = root.unwrap_or_else(|| usual_root(&credentials, dev_mode && ordinary_user));
+    std::path::absolute(&root).unwrap_or(root)
+}
+
+/// Where an agent has its files unless it is told: an ordinary user who tries it may not write to the system's folders.
+fn usual_root(credentials: &Path, tried: bool) -> PathBuf {
+    match credentials.parent() {
+        Some(beside) if tried => beside.join(brand::AGENT),
+        _ => PathBuf::from(brand::ROOT_FOLDER),
+    }
 }
 
 /// Whether an environment variable says yes: anything but empty, `0`, `false`, `no` and `off`.
@@ -217,6 +261,7 @@ mod tests {
         assert!(options("-d", &[]).debug && options("--debug", &[]).debug);
         assert!(options("", &[("PLATFORM_AGENT_DEBUG", "1")]).debug);
         assert!(options("", &[("PLATFORM_AGENT_DEVMODE", "1")]).dev_mode);
+        assert!(options("--safe", &[]).safe && !options("", &[]).safe);
         assert_eq!(options("-c /a/b.json", &[]).credentials, options("--config=/a/b.json", &[]).credentials);
         assert_eq!(options("--dev-mode -c /a/b.json", &[]).root, PathBuf::from("/a/platform-agent"));
         assert_eq!(options("--dev-mode --minute 0.5", &[]).minute, Duration::from_millis(500));
@@ -239,6 +284,51 @@ mod tests {
     }
 
     #[test]
+    fn the_launcher_finds_the_same_root_whatever_else_is_said() {
+        let here = std::env::current_dir().expect("a folder");
+        let same = [
+            "",
+            "--root /r",
+            "--root=/r",
+            "--root rel",
+            "--root /a --root /b",
+            "--dev-mode -c /a/b.json",
+            "-c/a/b.json --dev-mode",
+        ];
+        let same = same.into_iter().chain([
+            "--config --root --dev-mode",
+            "--defaults --root -d",
+            "-dw --root /r",
+            "--safe --root /r",
+        ]);
+        for line in same {
+            for ordinary_user in [true, false] {
+                let words = || line.split_whitespace().map(OsString::from);
+                let parsed = match parse(words(), |_| None, ordinary_user) {
+                    Ok(Request::Run(options)) => options.absolute().root,
+                    other => panic!("{line}: {other:?}"),
+                };
+                assert_eq!(root(words(), |_| None, ordinary_user), parsed, "{line}");
+            }
+        }
+        let table = [
+            ("--tomorrow --root /r", "/r"),
+            ("--tomorrow=yes --root=/r", "/r"),
+            ("--tomorrow yes -xyz --root /r status --json", "/r"),
+            ("-h --root", "/opt/platform"),
+            ("status -- --root /r", "/opt/platform"),
+            ("--root /r --root", "/r"),
+        ];
+        for (line, expected) in table {
+            let found = root(line.split_whitespace().map(OsString::from), |_| None, true);
+            assert_eq!(found, PathBuf::from(expected), "{line}");
+        }
+        let by_environment = |name: &str| (name == "PLATFORM_AGENT_DEVMODE").then(|| "1".into());
+        let words = ["-c", "me/p.json"].map(OsString::from);
+        assert_eq!(root(words, by_environment, true), here.join("me/platform-agent"));
+    }
+
+    #[test]
     fn what_is_not_understood_is_named() {
         let rows = [
             ("--fast", "--fast"),
@@ -257,8 +347,16 @@ mod tests {
     #[test]
     fn help_names_every_option_and_variable() {
         let text = help();
-        for word in ["-c, --config", "--defaults", "-d, --debug", "-w, --wait", "-h, --help", "--version", "--dev-mode"]
-        {
+        for word in [
+            "-c, --config",
+            "--defaults",
+            "-d, --debug",
+            "-w, --wait",
+            "-h, --help",
+            "--version",
+            "--dev-mode",
+            "--safe",
+        ] {
             assert!(text.contains(word), "{word}");
         }
         for word in ["PLATFORM_AGENT_DEBUG", "PLATFORM_AGENT_WAIT_FOR_UPDATE", "PLATFORM_AGENT_DEVMODE"] {

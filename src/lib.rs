@@ -8,11 +8,13 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unwrap_used))]
 
 pub mod args;
+pub mod hand_over;
 pub mod identity;
 pub mod launcher;
 pub mod lock;
 pub mod logger;
 pub mod platform;
+pub mod safe;
 pub mod status;
 pub mod trusted_time;
 pub mod uplink;

@@ -44,12 +44,13 @@ pub fn take(root: &Path) -> Result<Lock, LockError> {
     let unusable = |source| LockError::Unusable { root: root.display().to_string(), source };
     std::fs::create_dir_all(root).map_err(unusable)?;
     let path = root.join("agent.lock");
-    let mut file =
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(unusable)?;
+    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+    // A folder in its place, or a disk that is mounted read-only, can be locked as well; it only names nobody.
+    let mut file = opened.or_else(|error| File::open(&path).map_err(|_| error)).map_err(unusable)?;
     match file.try_lock() {
         Ok(()) => {
-            file.set_len(0).map_err(unusable)?;
-            write!(file, "process {}", std::process::id()).map_err(unusable)?;
+            // On a full disk there is no room for the name. The lock is the kernel's.
+            let _ = file.set_len(0).and_then(|()| write!(file, "process {}", std::process::id()));
             Ok(Lock { _file: file })
         }
         Err(TryLockError::WouldBlock) => {

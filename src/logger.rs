@@ -118,7 +118,8 @@ fn pieces(text: String) -> Vec<String> {
 
 /// Whether standard error ends in the journal. The variable alone proves nothing: it is inherited by everything that a
 /// service starts, so the file it names is compared with ours.
-fn is_journal() -> bool {
+#[must_use]
+pub fn is_journal() -> bool {
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt as _;

@@ -8,6 +8,7 @@ use std::{
     env,
     hash::{BuildHasher as _, RandomState},
     io::{self, Write as _},
+    path::Path,
     process::ExitCode,
     rc::Rc,
     sync::Arc,
@@ -25,8 +26,10 @@ use api::{
 use board_portable::{PortableFetch, PortableFiles};
 use platform_agent::{
     args::{self, Options, Request},
+    hand_over::Launched,
+    launcher::{self, Mark, disk::SystemDisk},
     lock::{self, LockError},
-    logger, platform, status, trusted_time,
+    logger, platform, safe, status, trusted_time,
     uplink::{Settings, Uplink},
     wiring::{self, Identity, Parts},
 };
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         );
         return ExitCode::from(NEEDS_ROOT);
     }
+    let launched = Launched::from_environment(|name| env::var_os(name));
     let (writer, reader) = wiring::log_ring();
     logger::start(writer.clone(), options.debug);
     let _lock = match lock::take(&options.root) {
@@ -69,10 +73,16 @@ fn main() -> ExitCode {
         }
     };
     log::info!("{} {} starts in {}", brand::AGENT, env!("CARGO_PKG_VERSION"), options.root.display());
+    if let Some(note) = launched.as_ref().and_then(|launched| launched.note.as_ref()) {
+        log::warn!("{}: {note}", brand::LAUNCHER);
+    }
+    if options.safe {
+        safe::set_aside(&options.root);
+    }
     let executor = Rc::new(LocalExecutor::new());
     // Not the reactor's own `block_on`: with this one the main thread sleeps while the reactor's thread waits, which costs
     // fewer wake-ups per event.
-    smol::future::block_on(executor.run(run(options, writer, reader, &executor)))
+    smol::future::block_on(executor.run(run(options, launched, writer, reader, &executor)))
 }
 
 /// To standard output, where somebody may have stopped reading.
@@ -83,8 +93,17 @@ fn said(text: &str) -> ExitCode {
     }
 }
 
+/// Tells the launcher how this start went on. Without one nobody counts.
+fn mark(root: &Path, launched: Option<&Launched>, mark: Mark) {
+    let Some(launched) = launched else { return };
+    if let Err(error) = launcher::mark(&SystemDisk, root, launched.slot, mark) {
+        log::error!("{} cannot be told that this start went well: {error}", brand::LAUNCHER);
+    }
+}
+
 async fn run(
     options: Options,
+    launched: Option<Launched>,
     log_writer: lossy::Writer,
     log_lines: lossy::Reader,
     executor: &Rc<LocalExecutor<'static>>,
@@ -136,13 +155,15 @@ async fn run(
             set_debug: Rc::new(logger::set_debug),
             trace: Trace::default(),
             options: wiring::Options {
-                root: options.root,
+                root: options.root.clone(),
                 credentials: options.credentials,
                 defaults: options.defaults,
                 debug: options.debug,
                 wait: options.wait,
                 dev_mode: options.dev_mode,
                 minute: options.minute,
+                launched: launched.clone(),
+                safe: options.safe,
             },
         },
         executor,
@@ -163,6 +184,12 @@ async fn run(
     }
     .or(async { Some(agent.supervisor.unasked_end().await) })
     .or(async {
+        // A minute of settings, so that a test need not wait for it.
+        clock.sleep_until(clock.now() + options.minute).await;
+        mark(&options.root, launched.as_ref(), Mark::Lived);
+        smol::future::pending().await
+    })
+    .or(async {
         agent.supervisor.feed_watchdog(&*service).await;
         None
     })
@@ -176,6 +203,7 @@ async fn run(
     log::info!("asked to stop");
     let begin = clock.now();
     agent.stop().await;
+    mark(&options.root, launched.as_ref(), Mark::Stopped);
     let took: Duration = clock.now().since(begin);
     log::info!("stopped after {} ms", took.as_millis());
     ExitCode::SUCCESS

@@ -51,5 +51,13 @@ pub fn ask_console(run_folder: &Path, limit: Duration) -> io::Result<impl Read +
     board_linux::console::ask(run_folder, limit)
 }
 
+/// The boot that this process belongs to.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn boot() -> crate::launcher::Boot {
+    let (id, uptime) = board_linux::host::boot();
+    crate::launcher::Boot { id, uptime_seconds: uptime.as_secs() }
+}
+
 #[cfg(target_os = "linux")]
 pub use board_linux::signals::{Asked, Source, signals};

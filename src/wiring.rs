@@ -29,9 +29,12 @@ use actors::{
 use api::{
     brand,
     device_config::{Advanced, CommandLine},
+    pb::platform::fleet::v1::AgentStatus,
 };
 use board::{Board, files::Access};
 use smol::LocalExecutor;
+
+use crate::hand_over::Launched;
 
 // ── Limits ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -100,6 +103,10 @@ pub struct Options {
     pub dev_mode: bool,
     /// Length of a minute.
     pub minute: Duration,
+    /// How the launcher has started this agent; without one nothing chooses among versions of it.
+    pub launched: Option<Launched>,
+    /// Started without its stored state.
+    pub safe: bool,
 }
 
 /// A running agent.
@@ -144,7 +151,7 @@ pub fn log_ring() -> (lossy::Writer, lossy::Reader) {
 #[must_use]
 pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
     let Parts { board, cloud, log_lines, log_writer, identity, random, set_debug, trace, options } = parts;
-    let Options { root, credentials, defaults, debug, wait, dev_mode, minute } = options;
+    let Options { root, credentials, defaults, debug, wait, dev_mode, minute, launched, safe } = options;
     let state = root.join("state");
     let supervisor = Supervisor::new(executor, &board.clock);
     if let Err(error) = board.files.make_folder(&state, Access::Private) {
@@ -172,13 +179,15 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
     let (reload, reload_mail) = mailbox::outside(RELOAD_MAIL);
     let (poke, poke_mail) = mailbox::outside(POKE_MAIL);
 
+    let slot = launched.as_ref().map(|launched| launched.slot.name().to_owned()).unwrap_or_default();
+    let launch_note = launched.and_then(|launched| launched.note).unwrap_or_default();
     // What a status is made of, for the fleet server and for whoever asks at the device.
     let sources = Rc::new(Sources {
         board: board.clone(),
         root: root.clone(),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         started: board.clock.now(),
-        agent: diary.life().status(),
+        agent: AgentStatus { slot, launch_note, safe_mode: safe, ..diary.life().status() },
         config: sections.status.watch(),
         server: report.watch(),
         updates: vec![progress.watch()],

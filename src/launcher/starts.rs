@@ -65,6 +65,14 @@ const RUNGS: [(Rung, &str); 3] = [(Rung::Usual, "usual"), (Rung::Safe, "safe"), 
 const MARKS: [(Option<Mark>, &str); 3] =
     [(None, "none"), (Some(Mark::Lived), "lived"), (Some(Mark::Stopped), "stopped")];
 
+impl Mark {
+    /// The word in the file.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        name(&MARKS, &Some(self))
+    }
+}
+
 impl Starts {
     /// Nothing has been started with this pointer.
     #[must_use]

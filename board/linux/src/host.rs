@@ -1,6 +1,6 @@
 //! Names and facts of this machine.
 
-use std::fs;
+use std::{fs, time::Duration};
 
 use board::host::{Facts, Host};
 
@@ -17,13 +17,12 @@ impl LinuxHost {
     #[must_use]
     pub fn read() -> Self {
         let release = ["/etc/os-release", "/usr/lib/os-release"].iter().find_map(|path| fs::read_to_string(path).ok());
-        let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         LinuxHost {
             facts: Facts {
                 platform: format!("linux/{}", architecture(std::env::consts::ARCH)),
                 distro: release.as_deref().map(distro).unwrap_or_default(),
                 hostname: bounded(&rustix::system::uname().nodename().to_string_lossy()),
-                boot_id: bounded(boot_id.trim()),
+                boot_id: boot().0,
             },
         }
     }
@@ -33,6 +32,14 @@ impl Host for LinuxHost {
     fn facts(&self) -> &Facts {
         &self.facts
     }
+}
+
+/// The id of this boot, empty when the system has none, and the time since it began.
+#[must_use]
+pub fn boot() -> (String, Duration) {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let since = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    (bounded(id.trim()), Duration::from_secs(u64::try_from(since.tv_sec).unwrap_or_default()))
 }
 
 /// The registry's word for a processor family.

@@ -52,6 +52,8 @@ fn options(wait: Option<bool>) -> Options {
         wait,
         dev_mode: false,
         minute: minutes(1),
+        launched: None,
+        safe: false,
     }
 }
 

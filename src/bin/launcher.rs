@@ -1,0 +1,258 @@
+//! The launcher as a program: starts the agent version that is to run, by becoming it.
+//!
+//! Thin on purpose: reads arguments and environment, asks whether another agent has the root folder, waits, says what
+//! it does on standard error, and executes. What it decides is in `platform_agent::launcher`.
+
+// What protects every version from itself must not end by itself.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::string_slice, clippy::unreachable))]
+#![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unwrap_used))]
+
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    fmt::Display,
+    io::{self, ErrorKind, Write as _},
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+    thread,
+    time::Duration,
+};
+
+use actors::update::slots::Slot;
+use api::brand;
+use platform_agent::{
+    args,
+    launcher::{Choice, Run, SAFE, disk::SystemDisk},
+    lock::{self, Lock, LockError},
+    logger, platform,
+};
+
+/// There is no version that can be started (EX_UNAVAILABLE of sysexits).
+const NOTHING_THERE: u8 = 69;
+/// Another agent has this root folder: try again later (EX_TEMPFAIL of sysexits).
+const HELD: u8 = 75;
+
+/// Children of an agent that was killed hold its lock for the moment between their fork and their exec.
+const LOCK_TRIES: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(100);
+/// Before an end after which a service manager starts us again at once.
+const END_PAUSE: Duration = Duration::from_secs(10);
+/// Before a start that could not be counted: nothing else slows down one that is repeated for ever.
+const UNCOUNTED_PAUSE: Duration = Duration::from_secs(2);
+/// What keeps a program from being executed for a moment only is tried again this often, with a pause between.
+const EXEC_TRIES: u32 = 3;
+const EXEC_PAUSE: Duration = Duration::from_secs(1);
+
+fn main() -> ExitCode {
+    let mut arguments = env::args_os();
+    let own_name = arguments.next().unwrap_or_default();
+    let arguments: Vec<OsString> = arguments.collect();
+    let is_agent = Path::new(&own_name).file_name() == Some(OsStr::new(brand::AGENT));
+    if !is_agent && arguments.first().is_some_and(|first| first == "--version") {
+        return said(&format!("{} {}", brand::LAUNCHER, env!("CARGO_PKG_VERSION")));
+    }
+    let root = args::root(arguments.iter().cloned(), |name| env::var_os(name), platform::ordinary_user());
+    let mut run = Run::new(&SystemDisk, &root, platform::boot());
+    if is_agent {
+        return as_agent(&run, &arguments);
+    }
+    if arguments.first().is_some_and(|first| first == "--explain") {
+        return said(&explained(&run));
+    }
+    let tell = Tell { journal: logger::is_journal() };
+    // The kernel lets go of it when a version is executed, which takes it for itself.
+    let _lock = match take(&root, &tell) {
+        Ok(lock) => lock,
+        Err(code) => return code,
+    };
+    let launcher = own_path(&own_name);
+    loop {
+        let choice = match run.choose() {
+            Ok(choice) => choice,
+            Err(why) => {
+                tell.error(format_args!("{why}. Install it again"));
+                pause_before_end(&tell);
+                return ExitCode::from(NOTHING_THERE);
+            }
+        };
+        let program = run.program(choice.slot);
+        choice.said.iter().for_each(|line| tell.warning(line));
+        if !choice.wait.is_zero() {
+            tell.warning(format_args!("it is started in {} s", choice.wait.as_secs()));
+            thread::sleep(choice.wait);
+        }
+        let (counted, said) = run.count(&choice);
+        said.iter().for_each(|line| tell.error(line));
+        if !counted {
+            thread::sleep(UNCOUNTED_PAUSE);
+        }
+        let starts = choice.starts.starts;
+        let safe = if choice.safe { " with --safe" } else { "" };
+        tell.info(format_args!("starts slot {}{safe}, start {starts} in a row", choice.slot.name()));
+        let error = become_agent(&program, &arguments, &choice, launcher.as_deref());
+        tell.error(format_args!("{} cannot be executed: {error}", program.display()));
+        run.failed(choice.slot, error.to_string());
+    }
+}
+
+/// Executes the version; comes back only if that fails.
+fn become_agent(program: &Path, arguments: &[OsString], choice: &Choice, launcher: Option<&Path>) -> io::Error {
+    let mut command = bare(program);
+    command.args(choice.safe.then_some(SAFE)).args(arguments).env(brand::ENV_SLOT, choice.slot.name());
+    if let Some(launcher) = launcher {
+        command.env(brand::ENV_LAUNCHER, launcher);
+    }
+    if let Some(note) = &choice.note {
+        command.env(brand::ENV_LAUNCH_NOTE, note);
+    }
+    let mut tries = 1;
+    loop {
+        let error = command.exec();
+        let passes = matches!(
+            error.kind(),
+            ErrorKind::ExecutableFileBusy | ErrorKind::OutOfMemory | ErrorKind::WouldBlock | ErrorKind::Interrupted
+        );
+        if !passes || tries == EXEC_TRIES {
+            return error;
+        }
+        tries += 1;
+        thread::sleep(EXEC_PAUSE);
+    }
+}
+
+/// As `platform-agent` in somebody's path: the version that would run, for its other commands. Nothing is counted.
+fn as_agent(run: &Run<'_>, arguments: &[OsString]) -> ExitCode {
+    let failed = |why: &dyn Display| {
+        eprintln!("{}: {why}", brand::AGENT);
+        ExitCode::from(NOTHING_THERE)
+    };
+    // Not the next start's choice: the agent that runs is most likely the one that the pointer names.
+    let first = match (run.look().pointer, run.choose()) {
+        (Ok(pointer), Ok(_)) => pointer.slot,
+        (Err(_), Ok(choice)) => choice.slot,
+        (_, Err(why)) => return failed(&why),
+    };
+    let mut error = None;
+    for slot in [first, first.other()] {
+        let program = run.program(slot);
+        let refused = bare(&program).arg0(brand::AGENT).args(arguments).exec();
+        error.get_or_insert(format!("{}: {refused}", program.display()));
+    }
+    failed(&error.unwrap_or_default())
+}
+
+/// Without what an earlier launcher has said.
+fn bare(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    for name in [brand::ENV_LAUNCHER, brand::ENV_SLOT, brand::ENV_LAUNCH_NOTE] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Takes the root folder until a version takes it. Only another agent is a reason not to go on.
+fn take(root: &Path, tell: &Tell) -> Result<Option<Lock>, ExitCode> {
+    let mut tries = 1;
+    loop {
+        match lock::take(root) {
+            Ok(lock) => return Ok(Some(lock)),
+            Err(LockError::Held { .. }) if tries < LOCK_TRIES => thread::sleep(LOCK_PAUSE),
+            Err(error @ LockError::Held { .. }) => {
+                tell.error(error);
+                pause_before_end(tell);
+                return Err(ExitCode::from(HELD));
+            }
+            Err(error) => {
+                tell.warning(error);
+                return Ok(None);
+            }
+        }
+        tries += 1;
+    }
+}
+
+/// For a person at a terminal there is nothing to slow down.
+fn pause_before_end(tell: &Tell) {
+    if tell.journal || env::var_os("NOTIFY_SOCKET").is_some() {
+        thread::sleep(END_PAUSE);
+    }
+}
+
+/// Where this program is, for the hand-over. As it was called if that says it: the file may have been replaced.
+fn own_path(own_name: &OsStr) -> Option<PathBuf> {
+    let called = Path::new(own_name);
+    if called.components().count() > 1 { std::path::absolute(called).ok() } else { env::current_exe().ok() }
+}
+
+/// What would be started, and why.
+fn explained(run: &Run<'_>) -> String {
+    let seen = run.look();
+    let mut lines = vec![match &seen.pointer {
+        Ok(pointer) => format!("pointer: slot {pointer}"),
+        Err(why) => format!("pointer: {why}"),
+    }];
+    for (slot, unusable) in Slot::ALL.into_iter().zip(&seen.unusable) {
+        let state = unusable.as_deref().unwrap_or("can be started");
+        lines.push(format!("slot {}: {state} ({})", slot.name(), run.program(slot).display()));
+    }
+    lines.push(match &seen.starts {
+        Ok(Some(starts)) => format!(
+            "starts in a row without a mark: {} of slot {}, {} more ended with the boot, round {}; mark of the last: {}",
+            starts.starts,
+            starts.slot().name(),
+            starts.cuts,
+            starts.rounds,
+            starts.mark.map_or("none", |mark| mark.name()),
+        ),
+        Ok(None) => "starts: none yet".to_owned(),
+        Err(why) => format!("starts: the count {why}"),
+    });
+    match run.choose() {
+        Ok(choice) => {
+            lines.extend(choice.said.iter().cloned());
+            let safe = if choice.safe { " with --safe" } else { "" };
+            let wait = choice.wait.as_secs();
+            lines.push(format!("next start: slot {}{safe}, after {wait} s", choice.slot.name()));
+        }
+        Err(why) => lines.push(why),
+    }
+    lines.join("\n")
+}
+
+/// To standard output, where somebody may have stopped reading.
+fn said(text: &str) -> ExitCode {
+    match writeln!(io::stdout(), "{text}") {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// Standard error: with priorities for the journal, and with the name for people.
+struct Tell {
+    journal: bool,
+}
+
+impl Tell {
+    fn error(&self, text: impl Display) {
+        self.line(3, text);
+    }
+
+    fn warning(&self, text: impl Display) {
+        self.line(4, text);
+    }
+
+    fn info(&self, text: impl Display) {
+        self.line(6, text);
+    }
+
+    fn line(&self, priority: u8, text: impl Display) {
+        let line = if self.journal {
+            format!("<{priority}>launcher: {text}\n")
+        } else {
+            format!("{}: {text}\n", brand::LAUNCHER)
+        };
+        // Nobody may be listening, and that is no reason to stop.
+        let _ = io::stderr().write_all(line.as_bytes());
+    }
+}
