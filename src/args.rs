@@ -10,7 +10,10 @@ use std::{
 
 use api::brand;
 
-use crate::status;
+use crate::{
+    install::{Install, Uninstall},
+    status,
+};
 
 /// Everything that was said when the agent was started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +54,10 @@ pub enum Request {
     Run(Options),
     /// Ask the agent that runs here how the device is.
     Status(status::Options),
+    /// Make it a service of this machine, or of an image.
+    Install(Install),
+    /// Take it away again.
+    Uninstall(Uninstall),
     /// Print the help text.
     Help,
     /// Print name and version.
@@ -71,6 +78,7 @@ pub fn help() -> String {
 
 Usage: {agent} [OPTIONS]           runs the agent
        {agent} status [OPTIONS]    asks the one that runs how this device is
+       {agent} --install [OPTIONS], {agent} --uninstall [OPTIONS]
 
   -c, --config FILE     credentials of this machine (default {credentials})
       --defaults FILE   manufacturer defaults (default {defaults})
@@ -83,6 +91,12 @@ Usage: {agent} [OPTIONS]           runs the agent
                         stay. The launcher asks for it when an agent does not live
       --minute SECONDS  length of a minute in settings, for tests; only with --dev-mode
       --json            with status: a document for programs
+      --install         make this a service of the machine; again: change what differs
+      --uninstall       remove it again; the identity stays
+      --into DIR        install into the image below DIR, or uninstall from it
+      --launcher FILE   the launcher to install (default: the one beside this program)
+      --force           install over a newer version
+      --purge           uninstall the identity too
       --version         name and version
   -h, --help            this text
 
@@ -121,6 +135,8 @@ pub fn parse(
     let mut safe = false;
     let mut minute = None;
     let (mut asks, mut json) = (false, false);
+    let (mut install, mut uninstall, mut force, mut purge) = (false, false, false, false);
+    let (mut into, mut launcher) = (None, None);
 
     let mut parser = lexopt::Parser::from_args(arguments);
     let unusable = |error: lexopt::Error| UsageError(error.to_string());
@@ -140,6 +156,12 @@ pub fn parse(
             }
             Value(word) if word == "status" && !asks => asks = true,
             Long("json") => json = true,
+            Long("install") => install = true,
+            Long("uninstall") => uninstall = true,
+            Long("into") => into = Some(PathBuf::from(parser.value().map_err(unusable)?)),
+            Long("launcher") => launcher = Some(PathBuf::from(parser.value().map_err(unusable)?)),
+            Long("force") => force = true,
+            Long("purge") => purge = true,
             Long("version") => return Ok(Request::Version),
             Short('h') | Long("help") => return Ok(Request::Help),
             other => return Err(unusable(other.unexpected())),
@@ -150,6 +172,25 @@ pub fn parse(
     }
     if minute.is_some() && !dev_mode {
         return Err(UsageError("--minute is for tests and works only with --dev-mode".into()));
+    }
+    if [install, uninstall, asks].into_iter().filter(|wish| *wish).count() > 1 {
+        return Err(UsageError("only one of --install, --uninstall and status at a time".into()));
+    }
+    let misplaced = [
+        ("--into", into.is_some() && !install && !uninstall),
+        ("--launcher", launcher.is_some() && !install),
+        ("--force", force && !install),
+        ("--purge", purge && !uninstall),
+    ];
+    if let Some((option, _)) = misplaced.into_iter().find(|(_, misplaced)| *misplaced) {
+        return Err(UsageError(format!("{option} goes with --install or --uninstall, as --help says")));
+    }
+    if install {
+        let root = root.unwrap_or_else(|| PathBuf::from(brand::ROOT_FOLDER));
+        return Ok(Request::Install(Install { root, credentials, defaults, into, launcher, force }));
+    }
+    if uninstall {
+        return Ok(Request::Uninstall(Uninstall { root, credentials, into, purge }));
     }
     let root = root.unwrap_or_else(|| usual_root(&credentials, dev_mode && ordinary_user));
     if asks {
@@ -181,7 +222,7 @@ pub fn root(
             Ok(Some(Short('c') | Long("config"))) => credentials = parser.value().map_or(credentials, PathBuf::from),
             Ok(Some(Long("root"))) => root = parser.value().ok().map(PathBuf::from).or(root),
             // Their values may look like options.
-            Ok(Some(Long("defaults" | "minute"))) => drop(parser.value()),
+            Ok(Some(Long("defaults" | "minute" | "into" | "launcher"))) => drop(parser.value()),
             Ok(Some(Long("dev-mode"))) => dev_mode = true,
             // An option with a value that is not known here, `--new=value`, is an error at the next turn, and past then.
             Ok(Some(_)) | Err(_) => {}
@@ -198,6 +239,9 @@ fn usual_root(credentials: &Path, tried: bool) -> PathBuf {
         _ => PathBuf::from(brand::ROOT_FOLDER),
     }
 }
+
+/// What the service manager says to the launcher after the service has ended: the machine server is to end too.
+pub const END_SERVER: &str = "end-server";
 
 /// Whether an environment variable says yes: anything but empty, `0`, `false`, `no` and `off`.
 fn truthy(value: &OsString) -> bool {
@@ -341,6 +385,32 @@ mod tests {
         for (line, named) in rows {
             let error = run(line, &[]).expect_err(line).to_string();
             assert!(error.contains(named), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn installing_is_asked_for_by_one_option_and_refined_by_its_own() {
+        match run("--install --into /image --root /data/p --launcher /l --force", &[]) {
+            Ok(Request::Install(install)) => {
+                assert_eq!((install.root, install.into), ("/data/p".into(), Some("/image".into())));
+                assert_eq!((install.launcher, install.force), (Some("/l".into()), true));
+            }
+            other => panic!("{other:?}"),
+        }
+        // The root folder of --dev-mode is nobody's for a service.
+        assert!(
+            matches!(run("--dev-mode --install", &[]), Ok(Request::Install(it)) if it.root == std::path::Path::new("/opt/platform"))
+        );
+        assert!(matches!(run("--uninstall --purge", &[]), Ok(Request::Uninstall(it)) if it.purge && it.root.is_none()));
+        for line in [
+            "--install --uninstall",
+            "--force",
+            "--into /x",
+            "--install --purge",
+            "--uninstall --force",
+            "status --install",
+        ] {
+            assert!(run(line, &[]).is_err(), "{line}");
         }
     }
 

@@ -27,6 +27,7 @@ use board_portable::{PortableFetch, PortableFiles};
 use platform_agent::{
     args::{self, Options, Request},
     hand_over::Launched,
+    install::{self, InstallError},
     launcher::{self, Mark, disk::SystemDisk},
     lock::{self, LockError},
     logger, platform, safe, status, trusted_time,
@@ -48,6 +49,12 @@ fn main() -> ExitCode {
     let options = match args::parse(env::args_os().skip(1), |name| env::var_os(name), platform::ordinary_user()) {
         Ok(Request::Run(options)) => options.absolute(),
         Ok(Request::Status(options)) => return status::run(&options),
+        Ok(Request::Install(wish)) => {
+            return done(smol::block_on(install::install(&wish, platform::ordinary_user(), &mut io::stdout())));
+        }
+        Ok(Request::Uninstall(wish)) => {
+            return done(install::uninstall(&wish, platform::ordinary_user(), &mut io::stdout()));
+        }
         Ok(Request::Help) => return said(&args::help()),
         Ok(Request::Version) => return said(&format!("{} {}\n", brand::AGENT, env!("CARGO_PKG_VERSION"))),
         Err(error) => {
@@ -83,6 +90,16 @@ fn main() -> ExitCode {
     // Not the reactor's own `block_on`: with this one the main thread sleeps while the reactor's thread waits, which costs
     // fewer wake-ups per event.
     smol::future::block_on(executor.run(run(options, launched, writer, reader, &executor)))
+}
+
+fn done(result: Result<(), InstallError>) -> ExitCode {
+    let Err(error) = result else { return ExitCode::SUCCESS };
+    eprintln!("{}: {error}", brand::AGENT);
+    ExitCode::from(match error {
+        InstallError::NeedsRoot => NEEDS_ROOT,
+        InstallError::Lock(LockError::Held { .. }) => HELD,
+        _ => FAILED,
+    })
 }
 
 /// To standard output, where somebody may have stopped reading.

@@ -22,7 +22,7 @@ use std::{
 use actors::update::slots::Slot;
 use api::brand;
 use platform_agent::{
-    args,
+    args, end_server,
     launcher::{Choice, Run, SAFE, disk::SystemDisk},
     lock::{self, Lock, LockError},
     logger, platform,
@@ -51,6 +51,9 @@ fn main() -> ExitCode {
     let is_agent = Path::new(&own_name).file_name() == Some(OsStr::new(brand::AGENT));
     if !is_agent && arguments.first().is_some_and(|first| first == "--version") {
         return said(&format!("{} {}", brand::LAUNCHER, env!("CARGO_PKG_VERSION")));
+    }
+    if arguments.first().is_some_and(|first| first == args::END_SERVER) {
+        return end_server(&arguments);
     }
     let root = args::root(arguments.iter().cloned(), |name| env::var_os(name), platform::ordinary_user());
     let mut run = Run::new(&SystemDisk, &root, platform::boot());
@@ -93,6 +96,18 @@ fn main() -> ExitCode {
         let error = become_agent(&program, &arguments, &choice, launcher.as_deref());
         tell.error(format_args!("{} cannot be executed: {error}", program.display()));
         run.failed(choice.slot, error.to_string());
+    }
+}
+
+/// What the service manager runs after the service has ended. Here and not in the agent: it must work with a broken one.
+fn end_server(arguments: &[OsString]) -> ExitCode {
+    let root = args::root(arguments.iter().cloned(), |name| env::var_os(name), platform::ordinary_user());
+    match end_server::run(&root, env::var(end_server::SERVICE_RESULT).ok().as_deref()) {
+        Ok(sentence) => said(&sentence),
+        Err(error) => {
+            eprintln!("{}: {error}", brand::LAUNCHER);
+            ExitCode::from(HELD)
+        }
     }
 }
 

@@ -154,7 +154,9 @@ pub fn store(files: &dyn Files, path: &Path, record: &Record) -> Result<(), File
 }
 
 impl Record {
-    fn encode(&self) -> Vec<u8> {
+    /// The bytes of the file.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
         let mut body = format!(
             "starts {}\ncrashes {}\ncrashes_of_program {}\noperator_restarts {}\n",
             self.starts, self.crashes, self.crashes_of_program, self.operator_restarts
@@ -186,7 +188,9 @@ impl Record {
         format!("{HEAD}{:016x}\n{body}", hash.value()).into_bytes()
     }
 
-    fn decode(bytes: &[u8]) -> Option<Record> {
+    /// Reads the bytes of the file; `None` for anything else.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Record> {
         let (head, body) = std::str::from_utf8(bytes).ok()?.split_once('\n')?;
         let mut hash = Fnv::new();
         hash.add(body.as_bytes());

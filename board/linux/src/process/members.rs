@@ -12,7 +12,7 @@ use smol::{Async, future::FutureExt as _};
 use super::stat;
 
 /// Handles of every member that is certainly ours.
-fn of(leader: ProcessId) -> Vec<OwnedFd> {
+pub(super) fn of(leader: ProcessId) -> Vec<OwnedFd> {
     let taken = stat::of(leader.pid).is_some_and(|owner| owner.start_ticks != leader.start_ticks);
     if taken {
         return Vec::new();

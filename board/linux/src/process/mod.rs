@@ -4,6 +4,7 @@
 //! machine server outlives the agent that started it. Never waits on SIGCHLD: a pidfd wakes exactly who waits for it.
 
 mod child;
+pub mod ending;
 mod members;
 pub(crate) mod passing;
 mod pipes;

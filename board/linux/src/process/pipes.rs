@@ -67,8 +67,7 @@ impl Pipes {
 
     /// Device and inode number of the pipe for standard output.
     pub(super) fn identity(&self) -> Option<(u64, u64)> {
-        let pipe = fs::symlink_metadata(self.folder.join(NAMES[0])).ok()?;
-        Some((pipe.dev(), pipe.ino()))
+        named_in(&self.folder)
     }
 
     /// The ends for a new process. Somebody may have cleaned the folder up: the pipes are then made again, because the
@@ -117,6 +116,12 @@ impl Pipes {
             }
         }
     }
+}
+
+/// Device and inode number of the pipe for standard output in a run folder.
+pub(super) fn named_in(folder: &Path) -> Option<(u64, u64)> {
+    let pipe = fs::symlink_metadata(folder.join(NAMES[0])).ok()?;
+    Some((pipe.dev(), pipe.ino()))
 }
 
 impl Ends {

@@ -1,0 +1,82 @@
+//! Ends the machine server that an agent left running: what the service manager runs after the service has ended.
+//!
+//! A stopped service leaves no machine server behind, also when its agent was hung or was only waiting for its next
+//! start. A crashed agent leaves it to the next one. Bounded: the machine server gets as long as the agent gives it.
+
+use std::{fs, path::Path, time::Duration};
+
+use actors::server::{launch, record};
+use api::brand;
+use board::{files::Access, files::Files as _, process::ProcessId};
+use board_linux::process::ending::{self, Ending};
+use board_portable::PortableFiles;
+
+use crate::lock::{self, LockError};
+
+/// What the machine server may take after SIGTERM, as from the agent (`server::machine::Policy::stop_limit`). The unit
+/// allows more.
+const GRACE: Duration = Duration::from_secs(120);
+/// Largest record that is read.
+const RECORD_BYTES_MAX: usize = 8 * 1024;
+/// In which variable systemd says how the service ended.
+pub const SERVICE_RESULT: &str = "SERVICE_RESULT";
+/// Where Linux names the present boot.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Why nothing was ended, or could not be.
+#[derive(Debug, thiserror::Error)]
+pub enum EndError {
+    /// An agent runs, and the machine server is its.
+    #[error(transparent)]
+    Agent(#[from] LockError),
+}
+
+/// Does it and says in a sentence what was done. `service_result` is what systemd says about the end of the service;
+/// without it, as for a person at a shell, the machine server is ended.
+pub fn run(root: &Path, service_result: Option<&str>) -> Result<String, EndError> {
+    if let Some(result) = service_result.filter(|result| !ends(result)) {
+        return Ok(format!("the service ended by {result}: the machine server stays for the next agent"));
+    }
+    if !root.is_dir() {
+        return Ok(format!("{} does not exist, so no machine server runs there", root.display()));
+    }
+    // Held until the end, so that no agent starts another one meanwhile.
+    let _lock = lock::take(root)?;
+    let place = root.join("state").join("machine-server.process");
+    let stored = PortableFiles.read(&place, RECORD_BYTES_MAX).ok().flatten();
+    let record = stored.as_deref().and_then(record::Record::decode);
+    let boot = record::boot(fs::read_to_string(BOOT_ID).unwrap_or_default().trim());
+    let running = record.as_ref().and_then(|record| record.running.as_ref()).filter(|running| running.boot == boot);
+
+    let mut said = Vec::new();
+    let mut end = |id: ProcessId| match ending::end(id, GRACE) {
+        Ending::WasGone => {}
+        Ending::Asked => said.push(format!("process {} ended when it was asked to", id.pid)),
+        Ending::Killed => said.push(format!("process {} was killed after {} s", id.pid, GRACE.as_secs())),
+    };
+    if let Some(running) = running {
+        end(running.id);
+    }
+    for found in ending::unrecorded_in(&root.join("run"), &launch::note_variable()) {
+        end(found.id);
+    }
+    let rest = ending::end_rest_of_unit(&format!("{}.service", brand::AGENT));
+    if rest > 0 {
+        said.push(format!("{rest} more processes of the service were ended"));
+    }
+    if let Some(record) = record.filter(|record| record.running.is_some()) {
+        // It did not crash. Whoever cannot store that finds it gone and counts one crash too many.
+        let ended = record::Record { running: None, ..record };
+        let _ = PortableFiles.write(&place, &ended.encode(), Access::Private);
+    }
+    Ok(if said.is_empty() {
+        "no machine server runs".to_owned()
+    } else {
+        format!("machine server: {}", said.join("; "))
+    })
+}
+
+/// Whether the service was meant to end: it was stopped, or had to be killed while it was.
+fn ends(service_result: &str) -> bool {
+    matches!(service_result, "success" | "timeout")
+}

@@ -1,0 +1,290 @@
+//! `--install` and `--uninstall`: the agent as a service of this machine, or inside an image of one.
+//!
+//! Owns what is placed where, in which order, and the words about it. Everything is done in an order that leaves a
+//! machine with something to start at every moment, and doing it again changes nothing. Never touches the identity of
+//! the machine unless it is told to, and no file that it did not place.
+
+mod place;
+mod plan;
+mod remove;
+mod service;
+pub mod unit;
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use actors::update::{
+    record::{Outcome, RECORD_BYTES_MAX, Record, State},
+    slots::{Installed, Layout, Pointer, Slot},
+};
+use api::brand;
+use board::files::{Access, FileError, Files as _};
+use board_portable::PortableFiles;
+use semver::Version;
+
+use crate::lock::{self, LockError};
+use plan::Plan;
+pub use remove::{Uninstall, uninstall};
+
+/// Where systemd looks for units of this machine.
+const UNITS: &str = "/etc/systemd/system";
+/// What starts at boot.
+const WANTED_BY: &str = "multi-user.target.wants";
+/// Where people and scripts find the agent.
+const COMMANDS: &str = "/usr/local/bin";
+
+/// What to install.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Install {
+    /// Root folder of the agent on the machine.
+    pub root: PathBuf,
+    /// Credentials file.
+    pub credentials: PathBuf,
+    /// Manufacturer's defaults file.
+    pub defaults: PathBuf,
+    /// Install into the image below this folder instead of into the machine that runs.
+    pub into: Option<PathBuf>,
+    /// The launcher's executable; beside this one unless given.
+    pub launcher: Option<PathBuf>,
+    /// Also over a newer version.
+    pub force: bool,
+}
+
+/// Why it was not done. Each sentence says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    /// Not root.
+    #[error("to install a service needs root: run it with sudo, or with --into DIR to make an image")]
+    NeedsRoot,
+    /// No launcher to be found.
+    #[error(
+        "{} is not there: the launcher is a program of its own and starts the agent. Put it beside this one, or name it with --launcher FILE",
+        .0.display()
+    )]
+    NoLauncher(PathBuf),
+    /// The installed version is newer.
+    #[error("version {installed} is installed, and this is {this}: add --force to go back to it")]
+    Newer {
+        /// The version in the active slot.
+        installed: String,
+        /// The version of this executable.
+        this: &'static str,
+    },
+    /// An agent that is no service has the root folder.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// A path that no unit can name.
+    #[error(transparent)]
+    Path(#[from] unit::UnfitPath),
+    /// The disk said no.
+    #[error("{0}: {source}", source = .0.source)]
+    File(#[from] FileError),
+    /// The disk said no to something else.
+    #[error("could not {what} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// The copy is not the original: a disk that loses what it is given.
+    #[error("{} is not what was written to it: the disk may be broken", .0.display())]
+    Torn(PathBuf),
+    /// The service manager said no.
+    #[error("{command} failed: {said}")]
+    Service {
+        /// What was run.
+        command: String,
+        /// What it said.
+        said: String,
+    },
+}
+
+/// An error of the system about a path.
+fn failed<'a>(what: &'static str, path: &'a Path) -> impl Fn(io::Error) -> InstallError + use<'a> {
+    move |source| InstallError::Io { what, path: path.to_owned(), source }
+}
+
+/// Where a path of the machine is now: the same, or inside the image.
+fn placed(into: Option<&Path>, path: &Path) -> PathBuf {
+    match into {
+        Some(image) => image.join(path.strip_prefix("/").unwrap_or(path)),
+        None => path.to_owned(),
+    }
+}
+
+/// Installs, and says what it did. Asks systemd only where systemd runs and no image is made.
+pub async fn install(options: &Install, ordinary_user: bool, out: &mut dyn Write) -> Result<(), InstallError> {
+    let image = options.into.as_deref();
+    if ordinary_user && image.is_none() {
+        return Err(InstallError::NeedsRoot);
+    }
+    let unit_text = unit::text(&options.root, &options.credentials, &options.defaults)?;
+    let root = placed(image, &options.root);
+    let layout = Layout::new(&root, brand::AGENT);
+    let this = std::env::current_exe().map_err(failed("find", Path::new("/proc/self/exe")))?;
+    let launcher = root.join("bin").join(brand::LAUNCHER);
+    let launcher_from = find_launcher(options, &this, &launcher)?;
+
+    // Decided before anything is touched.
+    let content = {
+        let digest = PortableFiles.digest(&this).await?;
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        Installed { version, sha256: digest.sha256, length: digest.len, pin: None }
+    };
+    let mut record = stored(&layout)?;
+    record.slots.reconcile(lengths(&layout)?);
+    if !matches!(record.slots.active(), Some(active) if active.sha256 == content.sha256) {
+        forget_what_is_not_there(&layout, &mut record).await;
+    }
+    let plan = plan::plan(&record, &content);
+    if let Plan::Older { installed } = &plan
+        && !options.force
+    {
+        return Err(InstallError::Newer { installed: installed.clone(), this: env!("CARGO_PKG_VERSION") });
+    }
+
+    let service = service::Service::here(image.is_some());
+    let slot = plan.slot(&record);
+    if slot.is_some() && service.is_active() {
+        say(out, &format!("stopped    {}, to put another version in place", unit::name()));
+        service.stop()?;
+    }
+    make_folders(&root, out)?;
+    match slot {
+        Some(slot) => {
+            let _lock = lock::take(&root)?;
+            place::program(&this, &layout.executable(slot), Some(&content)).await?;
+            settle(&layout, record, slot, content)?;
+            say(out, &format!("copied     {}", layout.executable(slot).display()));
+            // Its file names a process that is no agent.
+            let _ = fs::remove_file(root.join("agent.lock"));
+        }
+        // An agent may be running: nothing of its state is touched.
+        None => say(out, &format!("kept       version {} in its slot", content.version)),
+    }
+
+    let new_launcher = match launcher_from {
+        Some(from) if !place::same(&from, &launcher).await => {
+            place::program(&from, &launcher, None).await?;
+            say(out, &format!("copied     {}", launcher.display()));
+            true
+        }
+        _ => false,
+    };
+    let link = placed(image, &Path::new(COMMANDS).join(brand::AGENT));
+    match place::link(&link, &options.root.join("bin").join(brand::LAUNCHER)) {
+        Ok(true) => say(out, &format!("linked     {}", link.display())),
+        Ok(false) => {}
+        // On some images this folder is read-only; the service does without.
+        Err(error) => say(out, &format!("not linked {}: {error}", link.display())),
+    }
+    let units = placed(image, Path::new(UNITS));
+    let unit_file = units.join(unit::name());
+    let new_unit = place::text(&unit_file, &unit_text)?;
+    if new_unit {
+        say(out, &format!("written    {}", unit_file.display()));
+    }
+    if place::link(&units.join(WANTED_BY).join(unit::name()), &Path::new("..").join(unit::name()))
+        .map_err(failed("make the link", &units))?
+    {
+        say(out, "enabled    it starts at boot");
+    }
+    service.settle(slot.is_some() || new_launcher || new_unit, out)?;
+    if !placed(image, &options.credentials).exists() {
+        say(
+            out,
+            &format!(
+                "next       put this machine's credentials at {}; the agent waits for them",
+                options.credentials.display()
+            ),
+        );
+    }
+    Ok(())
+}
+
+/// To standard output; nobody may read it any more, which is no reason to stop half-way.
+fn say(out: &mut dyn Write, line: &str) {
+    let _ = writeln!(out, "{line}");
+}
+
+/// The launcher to be copied; `None` when the installed one is the only one there is.
+fn find_launcher(options: &Install, this: &Path, installed: &Path) -> Result<Option<PathBuf>, InstallError> {
+    let beside = this.with_file_name(brand::LAUNCHER);
+    match &options.launcher {
+        Some(named) if named.is_file() => Ok(Some(named.clone())),
+        Some(named) => Err(InstallError::NoLauncher(named.clone())),
+        None if beside.is_file() => Ok(Some(beside)),
+        None if installed.is_file() => Ok(None),
+        None => Err(InstallError::NoLauncher(beside)),
+    }
+}
+
+/// What is stored about the slots. What cannot be read counts for nothing, as for the agent.
+fn stored(layout: &Layout) -> Result<Record, InstallError> {
+    let bytes = PortableFiles.read(&layout.record(), RECORD_BYTES_MAX).unwrap_or_default();
+    Ok(bytes.and_then(|bytes| Record::decode(&bytes).ok()).unwrap_or_default())
+}
+
+fn lengths(layout: &Layout) -> Result<[Option<u64>; 2], InstallError> {
+    let length = |slot| fs::metadata(layout.executable(slot)).ok().filter(fs::Metadata::is_file).map(|file| file.len());
+    Ok(Slot::ALL.map(length))
+}
+
+/// A slot whose bytes are not those of the record holds nothing that may be kept.
+async fn forget_what_is_not_there(layout: &Layout, record: &mut Record) {
+    for slot in Slot::ALL {
+        let Some(content) = record.slots.content(slot) else { continue };
+        let digest = PortableFiles.digest(&layout.executable(slot)).await;
+        if digest.map_or(true, |digest| digest.sha256 != content.sha256) {
+            record.slots.set(slot, None);
+        }
+    }
+    if record.slots.active().is_none() {
+        record.slots.active = Slot::ALL.into_iter().find(|slot| record.slots.content(*slot).is_some());
+    }
+}
+
+fn make_folders(root: &Path, out: &mut dyn Write) -> Result<(), InstallError> {
+    let folders = [
+        (root.to_owned(), Access::Readable),
+        (root.join("bin"), Access::Readable),
+        (root.join("versions"), Access::Readable),
+        (root.join("versions").join(brand::AGENT), Access::Readable),
+        (root.join("state"), Access::Private),
+    ];
+    for (folder, access) in folders {
+        if !folder.is_dir() {
+            PortableFiles.make_folder(&folder, access)?;
+            say(out, &format!("made       {}", folder.display()));
+        }
+    }
+    for slot in Slot::ALL {
+        PortableFiles.make_folder(&root.join("versions").join(brand::AGENT).join(slot.name()), Access::Readable)?;
+    }
+    Ok(())
+}
+
+/// From now on this slot is started. The record first: it is the truth, and the pointer follows it.
+fn settle(layout: &Layout, mut record: Record, slot: Slot, content: Installed) -> Result<(), InstallError> {
+    record.bad.retain(|bad| bad.sha256 != content.sha256);
+    record.slots.set(slot, Some(content));
+    record.slots.active = Some(slot);
+    // What was under way is overtaken by somebody's own hands.
+    record.state = State::Idle(Outcome::None);
+    PortableFiles.write(&layout.record(), &record.encode(), Access::Private)?;
+    PortableFiles.write(&layout.pointer(), Pointer::kept(slot).text().as_bytes(), Access::Readable)?;
+    // Starts that were counted were another version's.
+    PortableFiles.remove(&layout.starts())?;
+    Ok(())
+}
+
+/// Whether `installed` is a later version than `this`; what is no version is not compared.
+fn is_newer(installed: &str, this: &str) -> bool {
+    matches!((Version::parse(installed), Version::parse(this)), (Ok(installed), Ok(this)) if installed > this)
+}
