@@ -181,7 +181,6 @@ async fn run(
                 minute: options.minute,
                 launched: launched.clone(),
                 safe: options.safe,
-                version: env!("CARGO_PKG_VERSION").to_owned(),
             },
         },
         executor,

@@ -18,11 +18,7 @@ use crate::{
     cloud::{FetchedConfig, Retries},
     kit::{latest::Latest, mailbox, supervise::Lifeline, trace::Trace},
     server::Report,
-    update::{
-        actor::{self, Keeper},
-        berth::Berth,
-        slots::Pointer,
-    },
+    update::{actor, slots::Pointer},
 };
 
 pub(super) const SERVER: &str = "http://fleet.test";
@@ -97,7 +93,7 @@ impl Life {
             reach: reach.watch(),
             fetched: Latest::<Rc<FetchedConfig>>::new().watch(),
             retries: Latest::<Retries>::new().watch(),
-            keeper: Keeper::Server(report.watch()),
+            server: report.watch(),
             lifeline: Lifeline::unattended(Rc::clone(&board.clock)),
         };
         let ports = actor::Ports {
@@ -108,9 +104,7 @@ impl Life {
             platform: board.host.facts().platform.clone(),
             dev_mode: true,
             address: Rc::new(|| Some(SERVER.to_owned())),
-            keeper: server,
-            room: Berth::new(Latest::new()),
-            checks: Berth::new(Latest::new()),
+            server,
             percent: Latest::new(),
             status: status.clone(),
             trace: Trace::default(),
