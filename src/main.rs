@@ -4,6 +4,8 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::string_slice, clippy::unreachable))]
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unwrap_used))]
 
+mod note;
+
 use std::{
     env,
     hash::{BuildHasher as _, RandomState},
@@ -56,7 +58,7 @@ fn main() -> ExitCode {
             return done(install::uninstall(&wish, platform::ordinary_user(), &mut io::stdout()));
         }
         Ok(Request::Help) => return said(&args::help()),
-        Ok(Request::Version) => return said(&format!("{} {}\n", brand::AGENT, env!("CARGO_PKG_VERSION"))),
+        Ok(Request::Version) => return said(&format!("{} {}\n", brand::AGENT, note::version())),
         Err(error) => {
             eprintln!("{}: {error}", brand::AGENT);
             return ExitCode::from(USAGE);
@@ -79,7 +81,7 @@ fn main() -> ExitCode {
             return ExitCode::from(if matches!(error, LockError::Held { .. }) { HELD } else { FAILED });
         }
     };
-    log::info!("{} {} starts in {}", brand::AGENT, env!("CARGO_PKG_VERSION"), options.root.display());
+    log::info!("{} {} starts in {}", brand::AGENT, note::version(), options.root.display());
     if let Some(note) = launched.as_ref().and_then(|launched| launched.note.as_ref()) {
         log::warn!("{}: {note}", brand::LAUNCHER);
     }
@@ -125,7 +127,7 @@ async fn run(
     log_lines: lossy::Reader,
     executor: &Rc<LocalExecutor<'static>>,
 ) -> ExitCode {
-    let program = format!("{}/{}", brand::AGENT, env!("CARGO_PKG_VERSION"));
+    let program = format!("{}/{}", brand::AGENT, note::version());
     let tls = Tls::new(Trust::System, Some(Arc::new(trusted_time::clock(&PortableFiles, &options.root))));
     let fetch = PortableFetch::new(program.clone(), tls.clone());
     let board = match platform::connect(executor, &options.root.join("run"), fetch) {
@@ -142,7 +144,7 @@ async fn run(
             return ExitCode::from(FAILED);
         }
     };
-    let (service, clock) = (Rc::clone(&board.service), Rc::clone(&board.clock));
+    let (service, clock, processes) = (Rc::clone(&board.service), Rc::clone(&board.clock), Rc::clone(&board.processes));
     let uplink = Rc::new(Uplink::new(Settings {
         credentials: options.credentials.clone(),
         plain_http: options.dev_mode,
@@ -179,6 +181,7 @@ async fn run(
                 wait: options.wait,
                 dev_mode: options.dev_mode,
                 minute: options.minute,
+                version: note::version().to_owned(),
                 launched: launched.clone(),
                 safe: options.safe,
             },
@@ -190,7 +193,7 @@ async fn run(
     let ended = async {
         loop {
             match signals.next().await {
-                platform::Asked::Stop => return None,
+                platform::Asked::Stop => return End::Asked,
                 platform::Asked::Reload => {
                     // Full queues hold the same wish already.
                     let _ = agent.reload.try_send(actors::config::Reload);
@@ -199,7 +202,20 @@ async fn run(
             }
         }
     }
-    .or(async { Some(agent.supervisor.unasked_end().await) })
+    .or(async { End::Unasked(agent.supervisor.unasked_end().await.to_string()) })
+    .or(async {
+        loop {
+            agent.hand_over_wanted().await;
+            // Asked while everything still runs: what cannot be carried out must not stop anything.
+            match launched.clone().ok_or_else(|| "no launcher started this agent".to_owned()) {
+                Ok(launched) => match launched.is_possible() {
+                    Ok(()) => return End::HandOver(launched),
+                    Err(why) => agent.hand_over_failed(&why),
+                },
+                Err(why) => agent.hand_over_failed(&why),
+            }
+        }
+    })
     .or(async {
         // A minute of settings, so that a test need not wait for it.
         clock.sleep_until(clock.now() + options.minute).await;
@@ -208,22 +224,48 @@ async fn run(
     })
     .or(async {
         agent.supervisor.feed_watchdog(&*service).await;
-        None
+        End::Asked
     })
     .await;
-    if let Some(actor) = ended {
-        // A bug. The machine server lives on and the next agent adopts it.
-        log::error!("{actor} ended although nobody asked it to; the agent ends and expects to be started again");
-        return ExitCode::from(FAILED);
-    }
-    service.stopping();
-    log::info!("asked to stop");
     let begin = clock.now();
-    agent.stop().await;
-    mark(&options.root, launched.as_ref(), Mark::Stopped);
-    let took: Duration = clock.now().since(begin);
-    log::info!("stopped after {} ms", took.as_millis());
-    ExitCode::SUCCESS
+    match ended {
+        End::Unasked(actor) => {
+            // A bug. The machine server lives on and the next agent adopts it.
+            log::error!("{actor} ended although nobody asked it to; the agent ends and expects to be started again");
+            ExitCode::from(FAILED)
+        }
+        End::Asked => {
+            service.stopping();
+            log::info!("asked to stop");
+            agent.stop().await;
+            mark(&options.root, launched.as_ref(), Mark::Stopped);
+            let took: Duration = clock.now().since(begin);
+            log::info!("stopped after {} ms", took.as_millis());
+            ExitCode::SUCCESS
+        }
+        End::HandOver(launcher) => {
+            log::info!("makes way for the version that is to run; the machine server stays");
+            agent.hand_over.set(true);
+            agent.stop().await;
+            mark(&options.root, launched.as_ref(), Mark::Stopped);
+            let passed_on = processes.pass_on();
+            let environment = passed_on.environment().to_vec();
+            let error = launcher.hand_over(env::args_os().skip(1), environment);
+            // The service manager starts the launcher again; the machine server lives on and is adopted.
+            log::error!("{} could not be executed: {error}", launcher.launcher.display());
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// Why the agent ends.
+enum End {
+    /// Somebody asked for it.
+    Asked,
+    /// Another version of it is to run.
+    HandOver(Launched),
+    /// An actor ended by itself.
+    Unasked(String),
 }
 
 /// Chance from the standard library's only source of it: each fresh hasher has its own random key.

@@ -103,6 +103,8 @@ pub struct Options {
     pub dev_mode: bool,
     /// Length of a minute.
     pub minute: Duration,
+    /// The agent's own version.
+    pub version: String,
     /// How the launcher has started this agent; without one nothing chooses among versions of it.
     pub launched: Option<Launched>,
     /// Started without its stored state.

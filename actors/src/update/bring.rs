@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use api::brand;
 use board::{
     fetch::{Download, FetchError, Progress, Validator},
     files::{Access, DICTIONARY_BYTES_MAX, Digest, FileError, UnpackError},
@@ -16,6 +17,7 @@ use smol::future::FutureExt as _;
 use super::{
     actor::Ports,
     events::{Trouble, VerifyTrouble},
+    note,
     slots::{Installed, Layout, Slot},
     target::{Promise, Source, Target},
     verify::{self, HEAD_BYTES, Refusal},
@@ -189,6 +191,12 @@ impl Judging {
             Some(_) | None => arrived,
         };
         verify::check(&target, &digest, &self.head()?, &self.ports.platform).map_err(VerifyTrouble::Refused)?;
+        // Windows has no such notes.
+        if self.layout.product() == brand::AGENT && self.ports.platform.starts_with("linux/") {
+            let read = |offset, length| files.read_at(&partial, offset, length);
+            let note = note::find(read).map_err(|error| unreadable(&error))?;
+            verify::check_note(&target, note.as_ref(), brand::AGENT).map_err(VerifyTrouble::Refused)?;
+        }
         let pin = target.pin();
         Ok(Installed { version: target.version, sha256: digest.sha256, length: digest.len, pin })
     }

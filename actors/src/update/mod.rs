@@ -12,6 +12,7 @@
 //! | `trial.rs` | how long a new version has been watched (pure) |
 //! | `target.rs` | what a setting and a signed release mean in bytes (pure) |
 //! | `verify.rs` | whether bytes are those, and run on this machine (pure) |
+//! | `note.rs` | what an executable says about itself (pure) |
 //! | `slots.rs` | what lies in the two slots and which one is started (pure) |
 //! | `record.rs` | what is stored of all that (pure) |
 //! | `trust.rs` | which genuine documents are followed (pure) |
@@ -24,6 +25,7 @@ mod bring;
 pub mod check;
 pub mod events;
 pub mod machine;
+pub mod note;
 mod progress;
 pub mod record;
 mod sealed;

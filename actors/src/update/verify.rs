@@ -1,12 +1,12 @@
 //! Whether bytes that arrived are what was wanted: length, digest, and an executable of this machine's kind.
 //!
 //! Pure: the digest is taken elsewhere. That a release document is genuine was settled before anything was fetched. The
-//! agent's own executable must also carry the note that says so; that check belongs to [`check`] and comes with the
-//! agent's own updates.
+//! agent's own executable must also carry the note that says so ([`check_note`]): only an agent can watch its machine
+//! server, and only this vendor's finds what this one has stored.
 
 use board::files::Digest;
 
-use super::target::Target;
+use super::{note::Note, target::Target};
 
 /// Bytes from the beginning of a file that show what kind of executable it is.
 pub const HEAD_BYTES: usize = 4096;
@@ -48,6 +48,28 @@ pub enum Refusal {
         /// What this machine is.
         platform: String,
     },
+    /// It runs here and is no agent, or one that is older than these notes.
+    #[error("it is no {product} (no note in it says so): check that it is the agent that was released")]
+    NoNote {
+        /// What it should be.
+        product: String,
+    },
+    /// Something else of ours, or of another vendor.
+    #[error("it says it is {found} and not {product}: check that it is the agent that was released")]
+    OtherProgram {
+        /// What it says it is.
+        found: String,
+        /// What it should be.
+        product: String,
+    },
+    /// Another version than the release that it came with.
+    #[error("it says it is version {found} and was released as {wanted}: sign it under its own version")]
+    OtherVersion {
+        /// What it says it is.
+        found: String,
+        /// What the release says.
+        wanted: String,
+    },
     /// A platform whose executables this agent cannot tell from others.
     #[error("this agent does not know executables of {platform}")]
     UnknownPlatform {
@@ -71,6 +93,23 @@ pub fn check(target: &Target, digest: &Digest, head: &[u8], platform: &str) -> R
         }
     }
     executable_kind(head, platform)
+}
+
+/// Judges what an agent's executable says about itself. A pin may be of any version.
+pub fn check_note(target: &Target, note: Option<&Note>, product: &str) -> Result<(), Refusal> {
+    let Some(Note { program, version }) = note else { return Err(Refusal::NoNote { product: product.to_owned() }) };
+    if program != product {
+        return Err(Refusal::OtherProgram { found: shown(program), product: product.to_owned() });
+    }
+    if !target.is_pin() && *version != target.version {
+        return Err(Refusal::OtherVersion { found: shown(version), wanted: target.version.clone() });
+    }
+    Ok(())
+}
+
+/// Words from a file that anybody may have written.
+fn shown(text: &str) -> String {
+    text.chars().map(|character| if character.is_control() { '?' } else { character }).collect()
 }
 
 /// One processor as executables name it.

@@ -5,7 +5,14 @@ use std::{io::Write as _, str};
 /// Marks the programs that the simulated device can run.
 const MARK: &str = "\nsimulated machine server, version ";
 /// Bytes of the ELF header of a 64-bit program.
-const HEADER_BYTES: usize = 64;
+const ELF_BYTES: usize = 64;
+/// Bytes of one program header behind it.
+const ENTRY_BYTES: usize = 56;
+/// Bytes of the note behind that: owner, and two fields of 32 bytes.
+const NOTE_BYTES: usize = 12 + 16 + 2 * FIELD_BYTES;
+const FIELD_BYTES: usize = 32;
+/// Everything before the text.
+const HEADER_BYTES: usize = ELF_BYTES + ENTRY_BYTES + NOTE_BYTES;
 
 /// ELF machine numbers by the name of the platform.
 const MACHINES: [(&str, u16); 4] =
@@ -26,6 +33,19 @@ pub fn sha256(bytes: &[u8]) -> [u8; 32] {
 /// When the platform is none of those the simulation knows.
 #[must_use]
 pub fn program(version: &str, platform: &str, size: usize) -> Vec<u8> {
+    build(version, platform, size, None)
+}
+
+/// The same, with the note of an agent that says it is the program `name`.
+///
+/// # Panics
+/// When the platform is none of those the simulation knows.
+#[must_use]
+pub fn agent(name: &str, version: &str, platform: &str, size: usize) -> Vec<u8> {
+    build(version, platform, size, Some(name))
+}
+
+fn build(version: &str, platform: &str, size: usize, note: Option<&str>) -> Vec<u8> {
     let machine = MACHINES.iter().find(|(name, _)| *name == platform).map(|(_, machine)| *machine);
     let machine = machine.expect("the simulation knows this platform");
     let mut image = vec![0x7f, b'E', b'L', b'F', 2, 1, 1];
@@ -33,6 +53,23 @@ pub fn program(version: &str, platform: &str, size: usize) -> Vec<u8> {
     image.extend(2_u16.to_le_bytes());
     image.extend(machine.to_le_bytes());
     image.extend(1_u32.to_le_bytes());
+    image.resize(32, 0);
+    image.extend((ELF_BYTES as u64).to_le_bytes());
+    image.resize(54, 0);
+    image.extend([ENTRY_BYTES as u16, u16::from(note.is_some())].map(u16::to_le_bytes).concat());
+    image.resize(ELF_BYTES, 0);
+    if let Some(name) = note {
+        // PT_NOTE, readable; offset, addresses, lengths, alignment.
+        image.extend([4_u32, 4].map(u32::to_le_bytes).concat());
+        let (at, length) = ((ELF_BYTES + ENTRY_BYTES) as u64, NOTE_BYTES as u64);
+        image.extend([at, 0, 0, length, length, 4].map(u64::to_le_bytes).concat());
+        image.extend([16_u32, 2 * FIELD_BYTES as u32, 1].map(u32::to_le_bytes).concat());
+        for (text, field) in [("device-agent", 16), (name, FIELD_BYTES), (version, FIELD_BYTES)] {
+            let end = image.len() + field;
+            image.extend(text.bytes().take(field));
+            image.resize(end, 0);
+        }
+    }
     image.resize(HEADER_BYTES, 0);
     image.extend(MARK.as_bytes());
     image.extend(version.as_bytes());

@@ -6,11 +6,12 @@ use semver::Version;
 
 use super::*;
 use crate::update::{
+    note::Note,
     record::{BAD_MAX, RECORD_BYTES_MAX},
     slots::Pointer,
     target::Packed,
     trust::{Anchor, Seen, Today, TrustError, fresh},
-    verify::{Refusal, check, executable_kind},
+    verify::{Refusal, check, check_note, executable_kind},
 };
 
 #[test]
@@ -223,6 +224,36 @@ fn bytes_are_what_was_signed() {
     assert!(matches!(judge(good, b"#!/bin/sh"), Err(Refusal::NotExecutable { .. })), "signed by mistake");
     let pin = Target { promise: None, ..target };
     assert_eq!(check(&pin, &Digest { sha256: [0; 32], len: 5 }, &head, "linux/amd64"), Ok(()), "the owner's word");
+}
+
+#[test]
+fn only_an_agent_of_this_vendor_takes_the_agents_place() {
+    let release = target("1.2.3");
+    let pin = Target { promise: None, ..target("file:///tmp/agent") };
+    let note = |program: &str, version: &str| Some(Note { program: program.into(), version: version.into() });
+    let table = [
+        ("as released", &release, note("platform-agent", "1.2.3"), Ok(())),
+        ("a pin of any version", &pin, note("platform-agent", "7.0.0-mine"), Ok(())),
+        ("no note", &release, None, Err("it is no platform-agent (no note in it says so)")),
+        ("a pin without a note", &pin, None, Err("it is no platform-agent (no note in it says so)")),
+        (
+            "another vendor's",
+            &release,
+            note("acme-agent", "1.2.3"),
+            Err("it says it is acme-agent and not platform-agent"),
+        ),
+        ("another program of ours", &pin, note("platform-server", "1.2.3"), Err("it says it is platform-server")),
+        ("nameless", &release, note("", "1.2.3"), Err("it says it is  and not platform-agent")),
+        ("another version", &release, note("platform-agent", "1.2.4"), Err("version 1.2.4 and was released as 1.2.3")),
+        ("words that are none", &release, note("\u{1b}[2J", "1.2.3"), Err("it says it is ?[2J and not")),
+    ];
+    for (case, target, note, expected) in table {
+        match (check_note(target, note.as_ref(), "platform-agent"), expected) {
+            (Ok(()), Ok(())) => {}
+            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{case}: {error}"),
+            (got, _) => panic!("{case}: {got:?}"),
+        }
+    }
 }
 
 fn channel(name: &str, version: u64, number: u64) -> Channel {
