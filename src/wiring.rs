@@ -24,12 +24,13 @@ use actors::{
         self,
         launch::{ApiKey, Places},
     },
-    update::{self, slots::Layout},
+    successor,
+    update::{self, actor::Keeper, berth::Berth, slots::Layout},
 };
 use api::{
     brand,
     device_config::{Advanced, CommandLine},
-    pb::platform::fleet::v1::AgentStatus,
+    pb::platform::fleet::v1::{AgentStatus, Product, UpdateStatus},
 };
 use board::{Board, files::Access};
 use smol::LocalExecutor;
@@ -43,13 +44,18 @@ use crate::hand_over::Launched;
 const LOG_RING_BYTES: usize = 64 * 1024;
 /// One answer to an opening, one switch, and room for the next of each.
 const SERVER_MAIL: usize = 4;
+/// One answer to an opening, one switch, and room for the next of each.
+const SUCCESSOR_MAIL: usize = 4;
+/// A hand-over is tried once at a time.
+const REFUSED_MAIL: usize = 1;
 /// Reasons to call the fleet server at once say the same twice.
 const POKE_MAIL: usize = 1;
 /// SIGHUP twice means what it means once.
 const RELOAD_MAIL: usize = 1;
 /// What may lie in queues at most, in bytes: measured boards have this to spare.
 const MAIL_BYTES_MAX: usize = 128 * 1024;
-const _: () = assert!(SERVER_MAIL * size_of::<server::Command>() + LOG_RING_BYTES <= MAIL_BYTES_MAX);
+const COMMANDS: usize = SERVER_MAIL + SUCCESSOR_MAIL;
+const _: () = assert!(COMMANDS * size_of::<server::Command>() + LOG_RING_BYTES <= MAIL_BYTES_MAX);
 
 /// How long each actor may take to end. The machine server is given its own stop limit within this.
 const STOP_LIMIT: Duration = Duration::from_secs(150);
@@ -124,16 +130,40 @@ pub struct Agent {
     /// How the fleet server can be reached.
     pub reach: Latest<cloud::Reach>,
     /// Where the walk of the machine server's version is.
-    pub update: Latest<api::pb::platform::fleet::v1::UpdateStatus>,
+    pub update: Latest<UpdateStatus>,
+    /// Where the walk of the agent's own version is.
+    pub own_update: Latest<UpdateStatus>,
     /// How the configuration is.
     pub config: Latest<config::ConfigStatus>,
     /// Set before [`Agent::stop`]: the machine server stays, for the agent that comes.
     pub hand_over: Rc<Cell<bool>>,
     /// How often it has started, and why.
     diary: Diary,
+    leave: Latest<successor::Leave>,
+    left: Cell<successor::Leave>,
+    refused: Mailbox<String>,
 }
 
 impl Agent {
+    /// Resolves when this process is to make way for the version that the pointer file names. The record and the
+    /// pointer are on stable storage by then. Cancel-safe.
+    pub async fn hand_over_wanted(&self) {
+        let mut leave = self.leave.watch();
+        loop {
+            let wanted = leave.changed().await;
+            if self.left.replace(wanted) != wanted {
+                return;
+            }
+        }
+    }
+
+    /// The hand-over cannot be carried out, and the actors have not been stopped: everything goes on, and it is tried
+    /// again in ten minutes. `reason` is reported: what failed, and what to do about it.
+    pub fn hand_over_failed(&self, reason: &str) {
+        // A full queue holds the same news already.
+        let _ = self.refused.try_send(reason.to_owned());
+    }
+
     /// Stops the actors in their order; the machine server ends before its keeper does.
     pub async fn stop(&self) {
         self.supervisor.stop(STOP_LIMIT).await;
@@ -153,7 +183,7 @@ pub fn log_ring() -> (lossy::Writer, lossy::Reader) {
 #[must_use]
 pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
     let Parts { board, cloud, log_lines, log_writer, identity, random, set_debug, trace, options } = parts;
-    let Options { root, credentials, defaults, debug, wait, dev_mode, minute, launched, safe } = options;
+    let Options { root, credentials, defaults, debug, wait, dev_mode, minute, launched, safe, version } = options;
     let state = root.join("state");
     let supervisor = Supervisor::new(executor, &board.clock);
     if let Err(error) = board.files.make_folder(&state, Access::Private) {
@@ -172,27 +202,33 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
     let acknowledged = Latest::new();
     let report = Latest::new();
     let progress = Latest::new();
-    let percent = Latest::new();
+    let own_progress = Latest::new();
+    let own_report = Latest::new();
+    let leave = Latest::new();
+    // One at a time, of either product.
+    let (room, checks) = (Berth::new(Latest::new()), Berth::new(Latest::new()));
     let offered = Latest::new();
     let spool = Latest::new();
 
     // Commands: down the ranks.
     let (to_server, server_mail) = mailbox::mailbox(Actor::Update, Actor::Server, SERVER_MAIL);
+    let (to_successor, successor_mail) = mailbox::mailbox(Actor::Update, Actor::Successor, SUCCESSOR_MAIL);
+    let (refused, refused_mail) = mailbox::outside(REFUSED_MAIL);
     let (reload, reload_mail) = mailbox::outside(RELOAD_MAIL);
     let (poke, poke_mail) = mailbox::outside(POKE_MAIL);
 
     let slot = launched.as_ref().map(|launched| launched.slot.name().to_owned()).unwrap_or_default();
-    let launch_note = launched.and_then(|launched| launched.note).unwrap_or_default();
+    let launch_note = launched.as_ref().and_then(|launched| launched.note.clone()).unwrap_or_default();
     // What a status is made of, for the fleet server and for whoever asks at the device.
     let sources = Rc::new(Sources {
         board: board.clone(),
         root: root.clone(),
-        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        agent_version: version.clone(),
         started: board.clock.now(),
         agent: AgentStatus { slot, launch_note, safe_mode: safe, ..diary.life().status() },
         config: sections.status.watch(),
         server: report.watch(),
-        updates: vec![progress.watch()],
+        updates: vec![progress.watch(), own_progress.watch()],
         spool: spool.watch(),
     });
 
@@ -214,34 +250,83 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
         )
     });
 
-    supervisor.start(Actor::Update, "update of the machine server", |lifeline| {
+    // The two products. The agent first: where both begin to download together, it has the room for that.
+    let updates = |keeper, lifeline| update::actor::Inbox {
+        versions: sections.versions.watch(),
+        advanced: sections.advanced.watch(),
+        reach: reach.watch(),
+        fetched: fetched.watch(),
+        retries: retries.watch(),
+        keeper,
+        lifeline,
+    };
+    let updating = |keeper, status| {
         let address = Rc::clone(&identity);
+        update::actor::Ports {
+            clock: Rc::clone(&board.clock),
+            files: Rc::clone(&board.files),
+            fetch: Rc::clone(&board.fetch),
+            executor: Rc::clone(executor),
+            platform: board.host.facts().platform.clone(),
+            dev_mode,
+            address: Rc::new(move || address().map(|identity| identity.address)),
+            keeper,
+            room: room.clone(),
+            checks: checks.clone(),
+            status,
+            percent: Latest::new(),
+            trace: trace.clone(),
+        }
+    };
+    let own = Layout::new(&root, brand::AGENT);
+    let own_program = launched
+        .as_ref()
+        .map(|launched| server::Program { version: version.clone(), path: own.executable(launched.slot) });
+    match launched {
+        Some(launched) => supervisor.start(Actor::Update, "update of the agent", |lifeline| {
+            let launched = update::Launched { slot: launched.slot, note: launched.note, version };
+            let kind = update::Kind::Agent(launched);
+            update::actor::run(
+                update::Policy { layout: own, kind, minute, wait: Some(false), seed: random() },
+                updates(Keeper::Agent(own_report.watch()), lifeline),
+                updating(to_successor, own_progress.clone()),
+            )
+        }),
+        None => own_progress.publish(unmanaged(version)),
+    }
+    supervisor.start(Actor::Update, "update of the machine server", |lifeline| {
+        let layout = Layout::new(&root, brand::MACHINE_SERVER);
         update::actor::run(
-            update::Policy { layout: Layout::new(&root, brand::MACHINE_SERVER), minute, wait, seed: random() },
-            update::actor::Inbox {
-                versions: sections.versions.watch(),
-                advanced: sections.advanced.watch(),
-                reach: reach.watch(),
-                fetched: fetched.watch(),
-                retries: retries.watch(),
-                server: report.watch(),
-                lifeline,
-            },
-            update::actor::Ports {
-                clock: Rc::clone(&board.clock),
-                files: Rc::clone(&board.files),
-                fetch: Rc::clone(&board.fetch),
-                executor: Rc::clone(executor),
-                platform: board.host.facts().platform.clone(),
-                dev_mode,
-                address: Rc::new(move || address().map(|identity| identity.address)),
-                server: to_server,
-                status: progress.clone(),
-                percent,
-                trace: trace.clone(),
-            },
+            update::Policy { layout, kind: update::Kind::MachineServer, minute, wait, seed: random() },
+            updates(Keeper::Server(report.watch()), lifeline),
+            updating(to_server, progress.clone()),
         )
     });
+
+    let windows = Rc::new(SystemWindows::new(Rc::clone(&board.files)));
+    if let Some(program) = own_program {
+        let all_alive = supervisor.all_alive();
+        supervisor.start(Actor::Successor, "successor", |lifeline| {
+            successor::actor::run(
+                successor::machine::Machine::new(program, minute),
+                successor::actor::Inbox {
+                    commands: successor_mail,
+                    settings: sections.advanced.watch(),
+                    update: own_progress.watch(),
+                    refused: refused_mail,
+                    lifeline,
+                },
+                successor::actor::Ports {
+                    clock: Rc::clone(&board.clock),
+                    windows: windows.clone(),
+                    all_alive: Rc::new(all_alive),
+                    report: own_report,
+                    leave: leave.clone(),
+                    trace: trace.clone(),
+                },
+            )
+        });
+    }
 
     supervisor.start(Actor::Cloud, "cloud", |lifeline| {
         let cloud = Rc::clone(&cloud);
@@ -251,7 +336,7 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
                 pokes: poke_mail,
                 config: sections.status.watch(),
                 server: report.watch(),
-                updates: vec![progress.watch()],
+                updates: vec![progress.watch(), own_progress.watch()],
                 offered: offered.watch(),
                 lifeline,
             },
@@ -292,7 +377,7 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
                 places: Places { credentials, folder: root.clone(), record: state.join("machine-server.process") },
                 api_key: Rc::new(move || api_key()?.api_key),
                 boot_id: board.host.facts().boot_id.clone(),
-                windows: Rc::new(SystemWindows::new(Rc::clone(&board.files))),
+                windows,
                 lines: log_writer,
                 report: report.clone(),
                 hand_over: Rc::clone(&hand_over),
@@ -345,9 +430,27 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
         server: report,
         reach,
         update: progress,
+        own_update: own_progress,
         config: sections.status,
         hand_over,
         diary,
+        leave,
+        left: Cell::default(),
+        refused,
+    }
+}
+
+/// The agent's own update where nobody manages it.
+fn unmanaged(version: String) -> UpdateStatus {
+    UpdateStatus {
+        product: Product::Agent.into(),
+        running_version: version.clone(),
+        installed_version: version,
+        last_error: format!(
+            "{0} was started without its launcher and does not update itself: install it with {0} --install",
+            brand::AGENT
+        ),
+        ..UpdateStatus::default()
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! - `config` keeps the settings in force.
 //! - `update` brings the machine server (and the agent) to the wanted version, or back.
+//! - `successor` keeps the agent's own process and makes way for another version of it.
 //! - `cloud` talks to the fleet server: configuration, status, restart requests, log batches.
 //! - `server` runs the machine server and keeps it healthy.
 //! - `logs` gathers lines and delivers them once online, in order, without loss.
@@ -23,4 +24,5 @@ pub mod logs;
 pub mod maintenance;
 pub mod rank;
 pub mod server;
+pub mod successor;
 pub mod update;

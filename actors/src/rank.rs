@@ -11,6 +11,8 @@ pub enum Actor {
     Config,
     /// Brings a product to its wanted version.
     Update,
+    /// Keeps this process, and makes way for another version of it.
+    Successor,
     /// Talks to the fleet server.
     Cloud,
     /// Runs the machine server.
@@ -23,8 +25,8 @@ pub enum Actor {
 
 impl Actor {
     /// Every actor, in rank order.
-    pub const ALL: [Actor; 6] =
-        [Actor::Config, Actor::Update, Actor::Cloud, Actor::Server, Actor::Logs, Actor::Console];
+    pub const ALL: [Actor; 7] =
+        [Actor::Config, Actor::Update, Actor::Successor, Actor::Cloud, Actor::Server, Actor::Logs, Actor::Console];
 
     /// The name in logs and traces.
     #[must_use]
@@ -32,6 +34,7 @@ impl Actor {
         match self {
             Actor::Config => "config",
             Actor::Update => "update",
+            Actor::Successor => "successor",
             Actor::Cloud => "cloud",
             Actor::Server => "server",
             Actor::Logs => "logs",

@@ -132,7 +132,8 @@ pub fn config_request(facts: &Facts, parts: &Parts) -> DeviceAgentConfigRequest 
 /// Whether an update has failed in a way that an operator may want tried again.
 #[must_use]
 pub fn is_in_trouble(update: &UpdateStatus) -> bool {
-    !(update.last_error.is_empty() && update.bad_versions.is_empty())
+    // Without a wish there is nobody who could try: an agent that was started without its launcher.
+    !(update.wanted.is_empty() || update.last_error.is_empty() && update.bad_versions.is_empty())
 }
 
 /// Remembers what the server was told last.

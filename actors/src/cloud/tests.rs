@@ -655,7 +655,11 @@ fn what_is_to_be_tried_again_is_handed_on() {
     let bench = Bench::new(&sim, &fleet);
     bench.run(10);
     assert_eq!(bench.retries.get(), None);
-    bench.updates.publish(UpdateStatus { bad_versions: vec!["1.1.0".into()], ..UpdateStatus::default() });
+    bench.updates.publish(UpdateStatus {
+        wanted: "stable".into(),
+        bad_versions: vec!["1.1.0".into()],
+        ..UpdateStatus::default()
+    });
     bench.run(10);
     let retry = UpdateRetry { product: Product::MachineServer.into(), edition: 7 };
     fleet.retries.replace(vec![retry; 100]);

@@ -63,7 +63,7 @@ struct Charge {
 pub struct Supervisor {
     executor: Rc<LocalExecutor<'static>>,
     clock: Rc<dyn Clock>,
-    charges: RefCell<Vec<Charge>>,
+    charges: Rc<RefCell<Vec<Charge>>>,
     ended: Latest<&'static str>,
 }
 
@@ -74,7 +74,7 @@ impl Supervisor {
         Supervisor {
             executor: Rc::clone(executor),
             clock: Rc::clone(clock),
-            charges: RefCell::default(),
+            charges: Rc::default(),
             ended: Latest::new(),
         }
     }
@@ -117,9 +117,14 @@ impl Supervisor {
     /// An actor that has been in one turn for too long.
     #[must_use]
     pub fn hanging(&self) -> Option<&'static str> {
-        let now = self.clock.now();
-        let too_long = |charge: &&Charge| charge.turn.get().is_some_and(|since| now.since(since) > TURN_MAX);
-        self.charges.borrow().iter().find(too_long).map(|charge| charge.name)
+        hanging(&self.charges.borrow(), &*self.clock)
+    }
+
+    /// Whether every actor is alive, for an actor: one that has been in one turn for too long is not.
+    pub fn all_alive(&self) -> impl Fn() -> bool + 'static {
+        // Weak: an actor must not hold what holds it.
+        let (charges, clock) = (Rc::downgrade(&self.charges), Rc::clone(&self.clock));
+        move || charges.upgrade().is_none_or(|charges| hanging(&charges.borrow(), &*clock).is_none())
     }
 
     /// Stops the actors by rank: whoever commands goes before those it commands, and log delivery goes last, so that the
@@ -143,4 +148,10 @@ impl Supervisor {
             }
         }
     }
+}
+
+fn hanging(charges: &[Charge], clock: &dyn Clock) -> Option<&'static str> {
+    let now = clock.now();
+    let too_long = |charge: &&Charge| charge.turn.get().is_some_and(|since| now.since(since) > TURN_MAX);
+    charges.iter().find(too_long).map(|charge| charge.name)
 }

@@ -4,6 +4,7 @@
 //! an hour that the spring change skips does not open that day, one in the hour that autumn repeats opens twice. A zone
 //! that this system does not know keeps its windows shut and is complained about: opening at a guessed hour is worse.
 
+pub mod gate;
 mod posix_rule;
 mod system;
 mod zone;
@@ -37,6 +38,24 @@ pub enum Opening {
         /// When the next window opens.
         until: Option<Wall>,
     },
+}
+
+/// Whether the maintenance windows are open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowState {
+    /// One of them is.
+    pub open: bool,
+    /// When that may change.
+    pub changes: Option<Wall>,
+}
+
+/// Reads maintenance windows; needs the system's time zones, so machines are told what it sees.
+pub trait Windows {
+    /// As of `at`.
+    fn look(&self, maintenance: &Maintenance, at: Wall) -> WindowState;
+
+    /// What cannot be followed of the windows looked at last, as sentences.
+    fn trouble(&self) -> Vec<String>;
 }
 
 /// Where the system keeps the rules of a zone.

@@ -5,8 +5,7 @@ use std::{cell::RefCell, ops::Range, rc::Rc};
 use api::device_config::Maintenance;
 use board::{Wall, files::Files};
 
-use super::{Calendar, Opening, ZONE_FILE_BYTES_MAX, zone_file};
-use crate::server::{WindowState, Windows};
+use super::{Calendar, Opening, WindowState, Windows, ZONE_FILE_BYTES_MAX, zone_file};
 
 /// Looks zones up once per change of the setting, and the next opening once per closing: to look through a week takes
 /// milliseconds, and the machine server's keeper asks in the moment in which a dead one has to be started again.

@@ -3,7 +3,6 @@
 use api::device_config::{Days, MinuteOfDay};
 
 use super::*;
-use crate::server::Windows as _;
 
 /// A compiled zone without listed changes: only a rule.
 fn zone(rule: &str) -> Vec<u8> {

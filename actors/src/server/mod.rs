@@ -29,8 +29,9 @@ mod tests;
 
 use std::path::PathBuf;
 
-use api::device_config::Maintenance;
 use board::{Wall, process::ProcessId};
+
+pub use crate::maintenance::{WindowState, Windows};
 
 /// An installed version of the machine server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,7 +117,7 @@ pub struct Report {
     pub last_lines: Vec<String>,
     /// Why a restart that is wanted has not happened yet; empty when none is wanted.
     pub restart_pending: String,
-    /// What of the maintenance windows cannot be followed and which limits are not in force, and what to do about it.
+    /// What of the maintenance windows cannot be followed, and what to do about it.
     pub trouble: Vec<String>,
     /// Where it says it serves.
     pub url: String,
@@ -124,22 +125,4 @@ pub struct Report {
     pub operator_restarts: u64,
     /// The machine server asks the fleet server itself whether it shall restart.
     pub handles_needs_restart: bool,
-}
-
-/// Whether the maintenance windows are open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WindowState {
-    /// One of them is.
-    pub open: bool,
-    /// When that may change.
-    pub changes: Option<Wall>,
-}
-
-/// Reads maintenance windows; needs the system's time zones, so the machine is told what it sees.
-pub trait Windows {
-    /// As of `at`.
-    fn look(&self, maintenance: &Maintenance, at: Wall) -> WindowState;
-
-    /// What cannot be followed of the windows looked at last, as sentences.
-    fn trouble(&self) -> Vec<String>;
 }

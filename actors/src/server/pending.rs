@@ -10,13 +10,7 @@ use std::time::Duration;
 use board::Mono;
 
 use super::{Program, WindowState, machine::Now, permission::Word};
-
-/// Reported when a wish has met a shut window for this long.
-const SHUT_FOR_LONG: Duration = Duration::from_secs(14 * 24 * 3600);
-/// Windows are looked at again at least this often, because wall clocks are set.
-const LOOK_AGAIN: Duration = Duration::from_secs(3600);
-/// A window that changes right now is looked at again after this.
-const LOOK_AGAIN_MIN: Duration = Duration::from_secs(1);
+use crate::maintenance::gate::Gate;
 
 /// How long whom is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,8 +75,7 @@ pub struct Pending {
     permitted: bool,
     silent_since: Option<Mono>,
     ask_at: Option<Mono>,
-    shut_since: Option<Mono>,
-    shut_for_long: bool,
+    gate: Gate,
     /// When this is to be thought about again.
     until: Option<Mono>,
 }
@@ -139,7 +132,7 @@ impl Pending {
         }
         let back = self.back && self.switch.is_some();
         let shut = rules.window.filter(|window| !window.open && !back);
-        self.look(now, shut);
+        self.until = self.gate.look(now.mono, now.wall, shut);
         let latest = self.operator.map(|since| since + patience.of_operator);
         match situation {
             Situation::Settled => Verdict::Wait,
@@ -175,21 +168,6 @@ impl Pending {
         Verdict::Wait
     }
 
-    /// Notes how long the window has been shut, and when to look again.
-    fn look(&mut self, now: Now, shut: Option<WindowState>) {
-        let Some(shut) = shut else {
-            (self.shut_since, self.shut_for_long) = (None, false);
-            return;
-        };
-        let since = *self.shut_since.get_or_insert(now.mono);
-        self.shut_for_long = now.mono.since(since) >= SHUT_FOR_LONG;
-        let change = shut.changes.map_or(LOOK_AGAIN, |at| {
-            let millis = at.as_millis().saturating_sub(now.wall.as_millis());
-            Duration::from_millis(u64::try_from(millis).unwrap_or(0)).clamp(LOOK_AGAIN_MIN, LOOK_AGAIN)
-        });
-        self.until = Some(now.mono + change);
-    }
-
     /// For people: what is wanted and what it waits for; empty when nothing is.
     #[must_use]
     pub fn sentence(&self) -> String {
@@ -202,9 +180,8 @@ impl Pending {
             Pending { environment: true, .. } => "its environment has changed".to_owned(),
             _ => return String::new(),
         };
-        let waits = match (self.operator, self.shut_since, self.word) {
-            (None, Some(_), _) if self.shut_for_long => "the maintenance window has been shut for over 14 days",
-            (None, Some(_), _) => "waiting for the maintenance window",
+        let waits = match (self.operator, self.gate.sentence(), self.word) {
+            (None, Some(shut), _) => shut,
             (_, _, Some(Word::Refused)) => "the machine server does not allow a restart now",
             (_, _, Some(Word::Silent)) => "the machine server does not say whether it may be restarted",
             _ => "waiting for the machine server's permission",

@@ -3,26 +3,28 @@
 //! Whatever takes long runs in the background: one question to the fleet server, and one of download, judgement and
 //! move, at a time. Small records are written in the turn itself, so that "stored before acted" is an order of statements.
 
-use std::{cell::Cell, rc::Rc};
+use std::{cell::Cell, rc::Rc, time::Duration};
 
 use api::{
     device_config::{Advanced, VersionControl},
     pb::platform::fleet::v1::{Product, UpdateRetry, UpdateStatus},
 };
 use board::{
-    Clock,
+    Clock, Mono,
     fetch::Fetch,
     files::{Access, Files},
 };
 use smol::{LocalExecutor, future::FutureExt as _};
 
 use super::{
+    berth::Berth,
     bring::{Bringing, Judging, place},
     check::{self, Ask, Found},
     events::{Effect, Effects, Event, Sight},
     machine::{Machine, Policy},
     progress::product,
-    shelf::{discard, load},
+    record::State,
+    shelf::{discard, discard_others, has_partial, load},
     slots::{Installed, Layout, Pointer, Slot},
     target::Target,
     wish::Wish,
@@ -38,8 +40,12 @@ use crate::{
         trace::Trace,
     },
     rank::Actor,
-    server::{Command, Report},
+    server::{self, Command},
+    successor,
 };
+
+/// A download to which nothing was added for this long gives way to the other product's.
+const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// What this actor hears.
 pub struct Inbox {
@@ -53,10 +59,27 @@ pub struct Inbox {
     pub fetched: Watch<Rc<FetchedConfig>>,
     /// What operators want to be tried again.
     pub retries: Watch<Retries>,
-    /// The machine server.
-    pub server: Watch<Report>,
+    /// The program that is updated.
+    pub keeper: Keeper,
     /// Stops this actor.
     pub lifeline: Lifeline,
+}
+
+/// Who keeps the program that is updated.
+pub enum Keeper {
+    /// The `server` actor.
+    Server(Watch<server::Report>),
+    /// The `successor` actor.
+    Agent(Watch<successor::Report>),
+}
+
+impl Keeper {
+    async fn changed(&mut self) -> Sight {
+        match self {
+            Keeper::Server(report) => Sight::from(&report.changed().await),
+            Keeper::Agent(report) => Sight::from(&report.changed().await),
+        }
+    }
 }
 
 /// What this actor can do.
@@ -75,8 +98,12 @@ pub struct Ports {
     pub dev_mode: bool,
     /// Address of the fleet server as the credentials file has it now, `http://host:port`.
     pub address: Rc<dyn Fn() -> Option<String>>,
-    /// The machine server's keeper.
-    pub server: Mailbox<Command>,
+    /// The program's keeper.
+    pub keeper: Mailbox<Command>,
+    /// Room for one unfinished download, of either product.
+    pub room: Berth,
+    /// One check at a time, of either product.
+    pub checks: Berth,
     /// Where the walk is.
     pub status: Latest<UpdateStatus>,
     /// How much of a download has arrived; from the background to the actor itself.
@@ -87,14 +114,21 @@ pub struct Ports {
 
 /// Runs the actor until it is stopped.
 pub async fn run(policy: Policy, inbox: Inbox, ports: Ports) {
-    let record = load(&policy.layout, &ports).await;
+    let record = load(&policy, &ports).await;
     let (questions, answers) = slot(&ports.executor);
     let (work, done) = slot(&ports.executor);
     let percent = ports.percent.watch();
     let product = product(&policy.layout);
-    let mut ears = Ears { inbox, product, settings: (None, None), hint: None, percent, answers, done };
+    let (is_agent, dev_mode) = (policy.kind.is_agent(), ports.dev_mode);
+    let mut ears = Ears { inbox, product, dev_mode, settings: (None, None), hint: None, percent, answers, done };
+    if has_partial(&policy.layout, &ports) {
+        // What has arrived already is not given up for a download that has not begun.
+        ports.room.try_take(product);
+    }
     let machine = Machine::new(policy.clone(), record, ports.clock.now());
-    let mut desk = Desk { layout: policy.layout, ports: Rc::new(ports), machine, questions, work };
+    let (layout, ports) = (policy.layout, Rc::new(ports));
+    let progress_at = Rc::new(Cell::new(ports.clock.now()));
+    let mut desk = Desk { layout, product, is_agent, ports, machine, questions, work, progress_at };
     let effects = desk.machine.resume();
     desk.perform(effects).await;
     desk.publish();
@@ -117,6 +151,7 @@ pub async fn run(policy: Policy, inbox: Inbox, ports: Ports) {
 struct Ears {
     inbox: Inbox,
     product: Product,
+    dev_mode: bool,
     /// The sections, once both are known.
     settings: (Option<Rc<VersionControl>>, Option<Rc<Advanced>>),
     /// The hint heard last: version and digest.
@@ -139,7 +174,7 @@ impl step::Inbox for Ears {
         }
         loop {
             let Ears { inbox, product, percent, answers, done, .. } = self;
-            let Inbox { versions, advanced, reach, fetched, retries, server, lifeline } = inbox;
+            let Inbox { versions, advanced, reach, fetched, retries, keeper, lifeline } = inbox;
             let stopped = async {
                 lifeline.stopped().await;
                 Heard::Stop
@@ -149,7 +184,7 @@ impl step::Inbox for Ears {
                 .or(async { Heard::Fetched(fetched.changed().await) });
             let events = async { Event::Reach(reach.changed().await) }
                 .or(async { Event::Retry(edition(&retries.changed().await, *product)) })
-                .or(async { Event::Server(Sight::from(&server.changed().await)) })
+                .or(async { Event::Server(keeper.changed().await) })
                 .or(async { Event::Checked(answers.next().await) })
                 .or(async { done.next().await })
                 .or(async { Event::Arrived(percent.changed().await) });
@@ -166,7 +201,11 @@ impl step::Inbox for Ears {
                 }
             }
             if let (Some(versions), Some(advanced)) = &self.settings {
-                return Some(Event::Wish(Rc::new(Wish::of_server(versions, advanced))));
+                let wish = match self.product {
+                    Product::Agent => Wish::of_agent(versions, advanced, self.dev_mode),
+                    _ => Wish::of_server(versions, advanced),
+                };
+                return Some(Event::Wish(Rc::new(wish)));
             }
         }
     }
@@ -184,7 +223,10 @@ fn edition(retries: &[UpdateRetry], product: Product) -> u64 {
 impl Ears {
     /// Whether the fleet server means another version than the last time. What it means is only a hint.
     fn is_news(&mut self, fetched: &FetchedConfig) -> bool {
-        let hint = fetched.response.platform_server_update_info.as_ref();
+        let hint = match self.product {
+            Product::Agent => fetched.response.agent_update_info.as_ref(),
+            _ => fetched.response.platform_server_update_info.as_ref(),
+        };
         let hint = hint.map(|hint| (hint.version.clone(), hint.sha256.clone()));
         let news = hint.is_some() && hint != self.hint;
         self.hint = hint;
@@ -237,17 +279,35 @@ impl<T> Finished<T> {
 
 struct Desk {
     layout: Layout,
+    product: Product,
+    is_agent: bool,
     ports: Rc<Ports>,
     machine: Machine,
     questions: Running<Result<Found, String>>,
     work: Running<Event>,
+    /// When bytes arrived last, or the room was taken.
+    progress_at: Rc<Cell<Mono>>,
 }
 
 impl Desk {
     /// Feeds the machine one event, and what its storing brought.
     async fn take(&mut self, event: Event) {
         let before = self.machine.state().name();
-        let effects = self.machine.step(self.ports.clock.now(), event);
+        let now = self.ports.clock.now();
+        let gives_way = match &event {
+            Event::Arrived(_) => {
+                self.progress_at.set(now);
+                false
+            }
+            Event::Downloaded(Err(_)) => now.since(self.progress_at.get()) >= PATIENCE,
+            _ => false,
+        };
+        let effects = self.machine.step(now, event);
+        let has_bytes =
+            matches!(self.machine.state(), State::Downloading(_) | State::Verifying(_) | State::Placing(..));
+        if gives_way || !has_bytes {
+            self.ports.room.leave(self.product);
+        }
         self.perform(effects).await;
         let after = self.machine.state().name();
         if before != after {
@@ -290,28 +350,35 @@ impl Desk {
                         return Box::pin(self.perform(effects)).await;
                     }
                 }
-                Effect::Point(slot) => self.point(slot),
+                Effect::Point(pointer) => {
+                    let Err(reason) = self.point(pointer) else { continue };
+                    log::error!("{}: {reason}", self.layout.product());
+                    if self.is_agent {
+                        let effects = self.machine.step(self.ports.clock.now(), Event::NotPointed(reason));
+                        // What answers that neither points nor tells, so this ends.
+                        return Box::pin(self.perform(effects)).await;
+                    }
+                }
                 Effect::Cancel => self.work.cancel(),
                 Effect::Discard => discard(&self.layout, &self.ports),
                 Effect::Check(wish) => self.check(wish),
                 Effect::Download(target, wish) => self.download(*target, &wish),
                 Effect::Verify(target, wish) => self.verify(*target, &wish),
                 Effect::Place(slot, installed) => self.place(slot, *installed),
-                Effect::Tell(command) => self.ports.server.send(command).await,
+                Effect::Tell(command) => self.ports.keeper.send(command).await,
             }
         }
     }
 
-    /// The record is the truth; a pointer that cannot be written is put right by the next start.
-    fn point(&self, slot: Slot) {
-        let (path, text) = (self.layout.pointer(), Pointer::kept(slot).text());
+    /// The record is the truth; the machine server's pointer that cannot be written is put right by the next start.
+    fn point(&self, pointer: Pointer) -> Result<(), String> {
+        let (path, text) = (self.layout.pointer(), pointer.text());
         let there = self.ports.files.read(&path, text.len()).ok().flatten();
         if there.as_deref() == Some(text.as_bytes()) {
-            return;
+            return Ok(());
         }
-        if let Err(error) = self.ports.files.write(&path, text.as_bytes(), Access::Readable) {
-            log::error!("{error}: {}", error.source);
-        }
+        let written = self.ports.files.write(&path, text.as_bytes(), Access::Readable);
+        written.map_err(|error| format!("{error}: {}", error.source))
     }
 
     fn check(&self, wish: Rc<Wish>) {
@@ -326,7 +393,11 @@ impl Desk {
             platform: ports.platform.clone(),
             dev_mode: ports.dev_mode,
         };
-        self.questions.start(async move { check::check(&ask, &wish).await.map_err(|error| error.to_string()) });
+        let checks = ports.checks.clone();
+        self.questions.start(async move {
+            let _held = checks.hold().await;
+            check::check(&ask, &wish).await.map_err(|error| error.to_string())
+        });
     }
 
     fn download(&self, target: Target, wish: &Wish) {
@@ -338,7 +409,14 @@ impl Desk {
             rate: wish.rate,
             reserve: wish.reserve,
         };
-        self.work.start(async move { Event::Downloaded(bringing.bring(&target).await) });
+        let (product, layout, progress_at) = (self.product, self.layout.clone(), Rc::clone(&self.progress_at));
+        self.work.start(async move {
+            if bringing.ports.room.take(product).await {
+                progress_at.set(bringing.ports.clock.now());
+            }
+            discard_others(&layout, &bringing.ports);
+            Event::Downloaded(bringing.bring(&target).await)
+        });
     }
 
     fn verify(&self, target: Target, wish: &Wish) {

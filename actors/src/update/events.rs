@@ -5,14 +5,15 @@ use std::rc::Rc;
 use super::{
     check::Found,
     record::Record,
-    slots::{Installed, Slot},
+    slots::{Installed, Pointer, Slot},
     target::Target,
     verify::Refusal,
     wish::Wish,
 };
 use crate::{
     cloud::Reach,
-    server::{Command, Phase, Program, Report},
+    server::{self, Command, Phase, Program},
+    successor,
 };
 
 /// What this actor sees of the program it updates.
@@ -26,15 +27,33 @@ pub struct Sight {
     pub phase: Phase,
     /// Times it ended unasked since that program was first started.
     pub crashes: u64,
+    /// Which hand-over could not be carried out, counted, and why.
+    pub refused: Option<(u64, String)>,
+    /// A switch has met a shut maintenance window for very long.
+    pub shut_for_long: bool,
 }
 
-impl From<&Report> for Sight {
-    fn from(report: &Report) -> Self {
+impl From<&server::Report> for Sight {
+    fn from(report: &server::Report) -> Self {
         Sight {
             opening: report.opening,
             program: report.program.clone(),
             phase: report.phase,
             crashes: report.crashes_of_program,
+            ..Sight::default()
+        }
+    }
+}
+
+impl From<&successor::Report> for Sight {
+    fn from(report: &successor::Report) -> Self {
+        Sight {
+            opening: report.opening,
+            program: Some(report.program.clone()),
+            phase: report.phase,
+            crashes: 0,
+            refused: report.refused.clone(),
+            shut_for_long: report.shut_for_long,
         }
     }
 }
@@ -75,6 +94,8 @@ pub enum Event {
     Placed(Result<(), Trouble>),
     /// The record could not be written; effects behind it in that step have not been carried out.
     NotStored(String),
+    /// The agent's pointer file could not be written; effects behind it in that step have not been carried out.
+    NotPointed(String),
     /// The deadline has passed.
     DeadlinePassed,
 }
@@ -93,8 +114,8 @@ pub enum VerifyTrouble {
 pub enum Effect {
     /// Put this on stable storage; nothing behind it is done if that fails.
     Store(Box<Record>),
-    /// Say in the pointer file that this slot is started.
-    Point(Slot),
+    /// Say in the pointer file which slot is started; for the agent nothing behind it is done if that fails.
+    Point(Pointer),
     /// Stop bringing bytes here.
     Cancel,
     /// Remove what has arrived.

@@ -5,6 +5,7 @@
 //! The record in memory is never ahead of the one on the disk for longer than that step ([`Event::NotStored`]).
 
 mod heading;
+mod launched;
 mod trying;
 
 use std::{rc::Rc, time::Duration};
@@ -14,6 +15,7 @@ use board::Mono;
 
 use super::{
     events::{Effect, Effects, Event, Sight, give},
+    kind::Kind,
     record::{Outcome, Record, State},
     slots::Layout,
     trial::Trial,
@@ -25,8 +27,6 @@ use crate::{cloud::Reach, kit::backoff::Backoff};
 const CHECK_MINUTES: u32 = 60;
 /// Between a check and the next one for a hint: a server that flaps must not be asked in a loop.
 const HINT_GAP: Duration = Duration::from_secs(10);
-/// Minutes that a new version is watched when nobody says otherwise.
-const PROBATION_MINUTES: u32 = 5;
 /// Probations that a version may take to become ready once.
 const READY_FACTOR: u32 = 3;
 /// Starts of the agent during one probation: more mean that the version takes the machine down.
@@ -47,8 +47,10 @@ const BYTES_MINUTES_MAX: u32 = 6 * 60;
 /// What does not change while the agent runs.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// Product and paths.
+    /// Paths.
     pub layout: Layout,
+    /// Product.
+    pub kind: Kind,
     /// Length of a minute; `--dev-mode` may shorten it.
     pub minute: Duration,
     /// Whether the first opening waits for a check: the word of option or environment, else the configuration's.
@@ -85,10 +87,12 @@ struct Check {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Said {
     pub(super) disk: String,
+    pub(super) hand_over: String,
     pub(super) bringing: String,
     pub(super) verdict: String,
     pub(super) check: String,
     pub(super) warning: String,
+    pub(super) launcher: String,
 }
 
 /// The decisions for one product.
@@ -106,6 +110,10 @@ pub struct Machine {
     answered: u64,
     /// The opening for whose answer more time was asked.
     held: u64,
+    /// The fleet server was reached by this life of the agent.
+    reached: bool,
+    /// The agent is still here although it was to be handed over.
+    stays: bool,
     wait: Wait,
     check: Check,
     /// Something is being downloaded, judged or placed.
@@ -151,6 +159,8 @@ impl Machine {
             server: Sight::default(),
             answered: 0,
             held: 0,
+            reached: false,
+            stays: false,
             wait,
             busy: false,
             retry: None,
@@ -165,6 +175,7 @@ impl Machine {
     pub fn resume(&mut self) -> Effects {
         let was = (self.record.clone(), self.answered);
         let mut effects = Effects::new();
+        self.believe_the_launcher();
         match &self.record.state {
             // What has arrived belongs to no walk.
             State::Idle(_) => give(&mut effects, Effect::Discard),
@@ -189,17 +200,20 @@ impl Machine {
                 }
             }
         }
-        if let Some(slot) = self.record.slots.active {
-            // A power cut may have come between record and pointer.
-            give(&mut effects, Effect::Point(slot));
+        if self.record.state == State::Idle(Outcome::RolledBack) {
+            self.said.verdict.clone_from(&self.record.reason);
         }
+        // A power cut may have come between record and pointer.
+        self.point(&mut effects);
         self.settle(was, effects)
     }
 
     /// The only place where anything changes.
     pub fn step(&mut self, now: Mono, event: Event) -> Effects {
-        if let Event::NotStored(reason) = &event {
-            self.fall_back(now, reason);
+        match &event {
+            Event::NotStored(reason) => self.fall_back(now, reason),
+            Event::NotPointed(reason) => self.not_pointed(now, reason),
+            _ => {}
         }
         let was = (self.record.clone(), self.answered);
         let mut effects = Effects::new();
@@ -216,6 +230,7 @@ impl Machine {
                     self.check_soon(now);
                 }
                 self.reach = reach;
+                self.reached |= reach == Reach::Reached;
             }
             Event::Hint => self.check_soon(now),
             Event::Retry(edition) => self.try_again(now, edition, &mut effects),
@@ -228,10 +243,13 @@ impl Machine {
             Event::Downloaded(result) => self.downloaded(now, result, &mut effects),
             Event::Verified(result) => self.verified(now, result, &mut effects),
             Event::Placed(result) => self.placed(now, result),
-            Event::NotStored(_) | Event::DeadlinePassed => {}
+            Event::NotStored(_) | Event::NotPointed(_) | Event::DeadlinePassed => {}
         }
         self.proceed(now, &mut effects);
-        self.answer(now, &mut effects);
+        match self.policy.kind {
+            Kind::MachineServer => self.answer(now, &mut effects),
+            Kind::Agent(_) => self.make_way(&mut effects),
+        }
         self.settle(was, effects)
     }
 
@@ -275,6 +293,11 @@ impl Machine {
     fn watch(&mut self, now: Mono, sight: Sight) {
         if matches!(self.record.state, State::Probation { .. }) {
             self.trial.pause(now);
+        }
+        if sight.refused != self.server.refused
+            && let Some((_, reason)) = &sight.refused
+        {
+            self.refused(reason);
         }
         self.server = sight;
     }

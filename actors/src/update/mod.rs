@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `machine.rs` | when each step of the walk is taken (pure); `machine/heading.rs` up to the spare slot, `machine/trying.rs` from there |
 //! | `events.rs` | nothing: it names what the machine hears and asks for |
+//! | `kind.rs` | what differs between the two products (pure); `machine/launched.rs` the agent as its own product |
 //! | `wish.rs` | what the configuration wants of the product (pure) |
 //! | `trial.rs` | how long a new version has been watched (pure) |
 //! | `target.rs` | what a setting and a signed release mean in bytes (pure) |
@@ -17,13 +18,16 @@
 //! | `record.rs` | what is stored of all that (pure) |
 //! | `trust.rs` | which genuine documents are followed (pure) |
 //! | `check.rs` | in which order the fleet server is asked |
+//! | `berth.rs` | which of the two products has the room for an unfinished download |
 //! | `bring.rs`, `shelf.rs` | nothing: they download, judge, move and read |
 //! | `actor.rs` | nothing: it waits and carries out |
 
 pub mod actor;
+pub mod berth;
 mod bring;
 pub mod check;
 pub mod events;
+pub mod kind;
 pub mod machine;
 pub mod note;
 mod progress;
@@ -40,5 +44,6 @@ mod wish;
 #[cfg(test)]
 mod tests;
 
+pub use kind::{Kind, Launched};
 pub use machine::{Machine, Policy};
-pub use wish::Wish;
+pub use wish::{Pins, Wish};

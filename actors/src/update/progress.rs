@@ -18,6 +18,16 @@ pub(super) fn product(layout: &Layout) -> Product {
 }
 
 impl Machine {
+    /// A switch of the agent that waits for a window which does not open; the machine server's keeper says it itself.
+    fn window_sentence(&self) -> String {
+        match (self.server.shut_for_long, self.candidate()) {
+            (true, Some(program)) => {
+                format!("{} waits: the maintenance window has been shut for over 14 days", program.version)
+            }
+            _ => String::new(),
+        }
+    }
+
     /// For the fleet server and people.
     #[must_use]
     pub fn progress(&self) -> UpdateStatus {
@@ -34,8 +44,11 @@ impl Machine {
             State::Switching => (Phase::Switching, version(slots.active())),
             State::Probation { .. } => (Phase::Probation, version(slots.active())),
         };
-        let Said { disk, bringing, verdict, check, warning } = &self.said;
-        let last_error = [disk, bringing, verdict, check, warning].into_iter().find(|text| !text.is_empty());
+        let Said { disk, hand_over, bringing, verdict, check, warning, launcher } = &self.said;
+        let window = self.window_sentence();
+        let last_error = [disk, hand_over, bringing, verdict, check, warning, launcher, &window]
+            .into_iter()
+            .find(|text| !text.is_empty());
         UpdateStatus {
             product: product(&self.policy.layout).into(),
             phase: phase.into(),

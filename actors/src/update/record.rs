@@ -34,6 +34,12 @@ pub struct Record {
     pub bad: Vec<Bad>,
     /// The last wish for another try that was carried out.
     pub retried: u64,
+    /// Why the last version was rolled back; empty when none was.
+    pub reason: String,
+    /// Switches of the agent that came to nothing, and nobody knows why.
+    pub unseen: u32,
+    /// The fleet server could not be reached before the agent's switch: the new version need not reach it either.
+    pub waived: bool,
 }
 
 /// Where the walk to another version is.
@@ -124,7 +130,7 @@ impl Record {
     }
 
     fn body(&self) -> String {
-        let Record { wanted, slots, state, bad, retried } = self;
+        let Record { wanted, slots, state, bad, retried, reason, unseen, waived } = self;
         let mut body = String::from("{\"active\":");
         // Writing into a String cannot fail.
         let _ = match slots.active {
@@ -137,6 +143,9 @@ impl Record {
             let _ = write!(body, "{comma}{{\"sha256\":\"{}\",\"version\":{}}}", hex::encode(sha256), quoted(version));
         }
         body.push(']');
+        if !reason.is_empty() {
+            let _ = write!(body, ",\"reason\":{}", quoted(reason));
+        }
         if *retried > 0 {
             let _ = write!(body, ",\"retried\":{retried}");
         }
@@ -160,6 +169,12 @@ impl Record {
                 let _ = write!(body, ",\"restarts\":{restarts}");
             }
             State::Staged | State::Waiting | State::Switching => {}
+        }
+        if *unseen > 0 {
+            let _ = write!(body, ",\"unseen\":{unseen}");
+        }
+        if *waived {
+            body.push_str(",\"waived\":true");
         }
         let _ = write!(body, ",\"wanted\":{}}}", quoted(wanted));
         body
@@ -199,11 +214,17 @@ impl Record {
             a: content("slot-a"),
             b: content("slot-b"),
         };
-        let retried = match body.get("retried") {
-            Some(edition) => edition.as_u64()?,
-            None => 0,
-        };
-        Some(Record { wanted: text("wanted")?.into(), slots, state, bad: bad.collect::<Option<_>>()?, retried })
+        let number = |key| body.get(key).map_or(Some(0), Value::as_u64);
+        Some(Record {
+            wanted: text("wanted")?.into(),
+            slots,
+            state,
+            bad: bad.collect::<Option<_>>()?,
+            retried: number("retried")?,
+            reason: text("reason").unwrap_or_default().into(),
+            unseen: u32::try_from(number("unseen")?).ok()?,
+            waived: body.get("waived").and_then(Value::as_bool).unwrap_or_default(),
+        })
     }
 
     /// Remembers a version as bad.

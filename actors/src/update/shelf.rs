@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use super::{
     actor::Ports,
+    kind::Kind,
+    machine::Policy,
     record::{RECORD_BYTES_MAX, Record, State},
     slots::{Installed, Layout, Pointer, Slot},
 };
@@ -11,14 +13,20 @@ use super::{
 /// What has arrived of a download is given up when nothing was added to it for this long: a small disk needs the room.
 const PARTIAL_AGE_MAX: Duration = Duration::from_secs(3 * 24 * 3600);
 
+/// What a version is called whose bytes are there and whose name is not.
+const UNKNOWN: &str = "unknown";
+
 /// What is stored, compared with what is there.
-pub(super) async fn load(layout: &Layout, ports: &Ports) -> Record {
+pub(super) async fn load(policy: &Policy, ports: &Ports) -> Record {
+    let layout = &policy.layout;
     let lengths = Slot::ALL.map(|slot| {
         let name = layout.executable(slot);
         let listed = ports.files.list(&layout.folder(slot)).unwrap_or_default();
         listed.into_iter().find(|entry| name.ends_with(&entry.name)).map(|entry| entry.len)
     });
     let mut record = match ports.files.read(&layout.record(), RECORD_BYTES_MAX) {
+        // Whoever installs an agent puts it into a slot, and leaves the record to the agent.
+        Ok(None) if policy.kind.is_agent() => recover(layout, lengths, ports).await,
         Ok(None) => Record::default(),
         Ok(Some(bytes)) => match Record::decode(&bytes) {
             Ok(record) => record,
@@ -35,6 +43,17 @@ pub(super) async fn load(layout: &Layout, ports: &Ports) -> Record {
             recover(layout, lengths, ports).await
         }
     };
+    if let Kind::Agent(launched) = &policy.kind {
+        // What runs is there, whatever the books say of it.
+        let slot = launched.slot;
+        let [a, b] = lengths;
+        let length = if slot == Slot::A { a } else { b };
+        let booked = record.slots.content(slot).filter(|content| Some(content.length) == length);
+        if booked.is_none_or(|content| content.version == UNKNOWN) {
+            record.slots.set(slot, found(layout, slot, &launched.version, ports).await);
+        }
+        record.slots.active = record.slots.active.or(Some(slot));
+    }
     record.slots.reconcile(lengths);
     if matches!(record.state, State::Downloading(_)) {
         prune(layout, ports);
@@ -63,24 +82,48 @@ pub(super) fn discard(layout: &Layout, ports: &Ports) {
     }
 }
 
+/// Whether something has arrived of a download.
+pub(super) fn has_partial(layout: &Layout, ports: &Ports) -> bool {
+    let partial = layout.partial();
+    let listed = partial.parent().and_then(|folder| ports.files.list(folder).ok()).unwrap_or_default();
+    listed.iter().any(|entry| partial.ends_with(&entry.name))
+}
+
+/// Removes what has arrived of anything else: there is room for one.
+pub(super) fn discard_others(layout: &Layout, ports: &Ports) {
+    let partial = layout.partial();
+    let Some(folder) = partial.parent() else { return };
+    let listed = ports.files.list(folder).unwrap_or_default();
+    for entry in listed.into_iter().filter(|entry| !entry.name.starts_with(layout.product())) {
+        if let Err(error) = ports.files.remove(&folder.join(&entry.name)) {
+            log::error!("{error}: {}", error.source);
+        }
+    }
+}
+
 /// What the slots hold, without a record of it: what is there can be started, and its digest tells the next check which
 /// version it is.
 async fn recover(layout: &Layout, lengths: [Option<u64>; 2], ports: &Ports) -> Record {
     let mut record = Record::default();
     for (slot, length) in Slot::ALL.into_iter().zip(lengths) {
-        if length.is_none() {
-            continue;
-        }
-        match ports.files.digest(&layout.executable(slot)).await {
-            Ok(digest) => {
-                let version = "unknown".to_owned();
-                let content = Installed { version, sha256: digest.sha256, length: digest.len, pin: None };
-                record.slots.set(slot, Some(content));
-            }
-            Err(error) => log::error!("{error}: {}", error.source),
+        if length.is_some() {
+            record.slots.set(slot, found(layout, slot, UNKNOWN, ports).await);
         }
     }
     let pointer = ports.files.read(&layout.pointer(), RECORD_BYTES_MAX).ok().flatten();
     record.slots.active = pointer.and_then(|pointer| Pointer::read(&pointer)).map(|pointer| pointer.slot);
     record
+}
+
+/// What lies in a slot, by its bytes alone.
+async fn found(layout: &Layout, slot: Slot, version: &str, ports: &Ports) -> Option<Installed> {
+    match ports.files.digest(&layout.executable(slot)).await {
+        Ok(digest) => {
+            Some(Installed { version: version.to_owned(), sha256: digest.sha256, length: digest.len, pin: None })
+        }
+        Err(error) => {
+            log::error!("{error}: {}", error.source);
+            None
+        }
+    }
 }

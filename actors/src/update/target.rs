@@ -136,6 +136,12 @@ impl Target {
         })
     }
 
+    /// Whether it is a file of this machine.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        matches!(self.source, Source::File(_))
+    }
+
     /// Whether the bytes come unprotected and unverified.
     #[must_use]
     pub fn is_unprotected(&self) -> bool {

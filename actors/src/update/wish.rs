@@ -7,6 +7,17 @@ use api::{
     releases::RoleKeys,
 };
 
+/// Which pins without a signed digest are taken as the owner's word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pins {
+    /// All of them.
+    Any,
+    /// Those that name a file of this machine: whoever can put one there has the machine already.
+    LocalFiles,
+    /// None.
+    Never,
+}
+
 /// What the configuration wants of this product.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wish {
@@ -14,8 +25,8 @@ pub struct Wish {
     pub setting: VersionSetting,
     /// Versions are switched in maintenance windows only.
     pub has_window: bool,
-    /// Pins without a signed digest are taken as the owner's word.
-    pub pins_allowed: bool,
+    /// Pins that are taken.
+    pub pins: Pins,
     /// Root keys given by the manufacturer, and how many of them a root needs; `None` learns them at first contact.
     pub release_keys: Option<Rc<RoleKeys>>,
     /// How long a new version is watched.
@@ -32,6 +43,23 @@ impl Wish {
     /// What the sections say about the machine server.
     #[must_use]
     pub fn of_server(versions: &VersionControl, advanced: &Advanced) -> Wish {
+        let pins = if advanced.trust.allow_unsigned_pins { Pins::Any } else { Pins::Never };
+        Wish { pins, wait: advanced.wait_for_update_check, ..Wish::of(versions.server.clone(), advanced) }
+    }
+
+    /// What the sections say about the agent itself. Its own slot takes unsigned bytes from a local file only, so that
+    /// a stolen fleet server cannot make a device run an agent that nobody has signed.
+    #[must_use]
+    pub fn of_agent(versions: &VersionControl, advanced: &Advanced, dev_mode: bool) -> Wish {
+        let pins = match (advanced.trust.allow_unsigned_pins, dev_mode) {
+            (false, _) => Pins::Never,
+            (true, true) => Pins::Any,
+            (true, false) => Pins::LocalFiles,
+        };
+        Wish { pins, ..Wish::of(versions.agent.clone(), advanced) }
+    }
+
+    fn of(setting: VersionSetting, advanced: &Advanced) -> Wish {
         let (keys, threshold) = (&advanced.trust.release_keys, advanced.trust.release_keys_threshold);
         // One that cannot be read is left out; an empty list of given keys still is one, and accepts nothing.
         let keys = (!keys.is_empty()).then(|| {
@@ -41,12 +69,12 @@ impl Wish {
         });
         let rate = u64::from(advanced.update_bandwidth_kilobytes_per_second) * 1000;
         Wish {
-            setting: versions.server.clone(),
+            setting,
             has_window: advanced.maintenance.is_some(),
-            pins_allowed: advanced.trust.allow_unsigned_pins,
+            pins: Pins::Never,
             release_keys: keys,
             probation_minutes: advanced.probation.map(|minutes| minutes.0),
-            wait: advanced.wait_for_update_check,
+            wait: false,
             rate: (rate > 0).then_some(rate),
             reserve: u64::from(advanced.disk_reserve_megabytes) * 1_000_000,
         }

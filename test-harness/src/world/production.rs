@@ -54,6 +54,7 @@ fn options(wait: Option<bool>) -> Options {
         minute: minutes(1),
         launched: None,
         safe: false,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
     }
 }
 

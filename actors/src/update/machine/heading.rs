@@ -11,6 +11,7 @@ use crate::{
     update::{
         check::Found,
         events::{Effect, Effects, Trouble, VerifyTrouble, give},
+        kind::refusal,
         record::{Record, State},
         slots::{Installed, Slot},
         target::Target,
@@ -27,11 +28,12 @@ impl Machine {
             // Another wish is another chance, also for versions that failed.
             self.record.wanted = text;
             self.record.bad.clear();
+            self.record.reason.clear();
             self.said = Said::default();
             self.forget_trouble();
             self.check.answered = false;
             self.turn_back(effects);
-        } else if old.is_some() && !rekeyed && old.as_ref().is_some_and(|old| old.pins_allowed == wish.pins_allowed) {
+        } else if old.is_some() && !rekeyed && old.as_ref().is_some_and(|old| old.pins == wish.pins) {
             return;
         }
         self.pursue(now, effects);
@@ -45,6 +47,7 @@ impl Machine {
         }
         self.record.retried = edition;
         self.record.bad.clear();
+        self.record.reason.clear();
         self.said.verdict.clear();
         self.check.backoff.reset();
         self.forget_trouble();
@@ -64,13 +67,10 @@ impl Machine {
                     ),
                     false => String::new(),
                 };
-                match wish.pins_allowed {
-                    true => self.head_for(target, effects),
-                    false => {
-                        self.said.check = format!(
-                            "{} is not taken: the manufacturer allows signed releases only (allow_unsigned_pins)",
-                            target.version
-                        );
+                match refusal(&wish, &target) {
+                    None => self.head_for(target, effects),
+                    Some(refusal) => {
+                        self.said.check = refusal;
                         self.turn_back(effects);
                     }
                 }
@@ -105,11 +105,15 @@ impl Machine {
 
     /// This is what is meant: begins the walk to it, or goes on, or finds it done.
     pub(super) fn head_for(&mut self, target: Target, effects: &mut Effects) {
+        if self.is_leaving() {
+            return;
+        }
         let record = &mut self.record;
         if let (Some(slot), true) =
             (record.slots.active, record.slots.active().is_some_and(|active| active.is(&target)))
         {
             relabel(record, slot, &target);
+            record.reason.clear();
             self.said.verdict.clear();
             return self.turn_back(effects);
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use api::device_config::VersionSetting;
 use board::Mono;
 
-use super::{Machine, PROBATION_MINUTES, READY_FACTOR, WAIT_NETWORK_MINUTES, WAIT_WORK_MINUTES, Wait};
+use super::{Machine, READY_FACTOR, WAIT_NETWORK_MINUTES, WAIT_WORK_MINUTES, Wait};
 use crate::{
     cloud::Reach,
     server::{Command, Phase, Program},
@@ -21,28 +21,32 @@ impl Machine {
     /// From a staged version to a committed one, as far as it goes now.
     pub(super) fn try_out(&mut self, now: Mono, effects: &mut Effects) {
         let has_window = self.wish.as_ref().is_some_and(|wish| wish.has_window);
-        let runs_active = self.server.program.is_some() && self.server.program == self.program();
+        let is_agent = self.policy.kind.is_agent();
+        let runs_active = self.runs(self.program());
         self.way_back(effects);
         match self.record.state {
-            State::Staged if has_window && self.record.slots.active().is_some() => {
+            State::Staged if (is_agent || has_window) && self.record.slots.active().is_some() => {
                 if let Some(program) = self.candidate() {
                     self.record.state = State::Waiting;
                     give(effects, Effect::Tell(Command::Switch { program }));
                 }
             }
+            // The keeper says when, and is answered.
+            State::Waiting if is_agent => {}
             // The window is gone from the configuration: the next opening decides, as it does without one.
-            State::Waiting if self.wish.is_some() && !has_window && self.server.program != self.candidate() => {
+            State::Waiting if self.wish.is_some() && !has_window && !self.runs(self.candidate()) => {
                 if let Some(program) = self.program() {
                     give(effects, Effect::Tell(Command::Switch { program }));
                 }
                 self.record.state = State::Staged;
             }
-            State::Waiting if self.server.program.is_some() && self.server.program == self.candidate() => {
+            State::Waiting if self.runs(self.candidate()) => {
                 self.record.slots.switch();
-                give(effects, Effect::Point(self.record.slots.spare_slot().other()));
+                self.point(effects);
                 self.begin_probation(now);
             }
             State::Switching if runs_active => self.begin_probation(now),
+            State::Switching if is_agent => self.stay(effects),
             State::Probation { .. } => {
                 let frozen = !runs_active || matches!(self.server.phase, Phase::Disabled | Phase::NoVersion);
                 if frozen {
@@ -65,7 +69,7 @@ impl Machine {
     /// A failed version that an earlier life of the agent went back from still runs: its keeper has forgotten that.
     fn way_back(&mut self, effects: &mut Effects) {
         let lives = matches!(self.server.phase, Phase::Starting | Phase::Running | Phase::WaitingToRestart);
-        let failed = self.server.program.is_some() && self.server.program == self.candidate();
+        let failed = self.runs(self.candidate());
         let is_bad = self.record.slots.spare().is_some_and(|spare| self.record.has_failed(spare));
         if lives
             && failed
@@ -74,6 +78,9 @@ impl Machine {
             && let Some(program) = self.program()
         {
             self.way_back_told = true;
+            if self.policy.kind.is_agent() {
+                self.point(effects);
+            }
             give(effects, Effect::Tell(Command::Back { program }));
         }
     }
@@ -88,13 +95,21 @@ impl Machine {
         let crashes = if runs_active { self.server.crashes } else { 0 };
         if crashes > self.trial.forgiven {
             self.fail(now, "it ended unasked while it was on probation", effects);
-        } else if watched >= whole && runs_active && self.server.phase == Phase::Running {
+        } else if watched >= whole && runs_active && self.is_ready() {
             self.record.state = State::Idle(Outcome::Committed);
+            (self.record.unseen, self.record.waived) = (0, false);
             self.said.verdict.clear();
+            if self.policy.kind.is_agent() {
+                self.point(effects);
+            }
             // Something else may have been meant meanwhile.
             self.pursue(now, effects);
         } else if watched >= whole.saturating_mul(READY_FACTOR) {
-            self.fail(now, "it did not become ready in time", effects);
+            let reason = match self.server.phase == Phase::Running {
+                true => "it did not reach the fleet server in time",
+                false => "it did not become ready in time",
+            };
+            self.fail(now, reason, effects);
         }
     }
 
@@ -104,8 +119,8 @@ impl Machine {
             self.trial = Trial { forgiven: self.server.crashes, ..Trial::default() };
             return;
         }
-        if let (Some(slot), Some(program)) = (self.record.slots.active, self.program()) {
-            give(effects, Effect::Point(slot));
+        if let Some(program) = self.program() {
+            self.point(effects);
             self.way_back_told = true;
             give(effects, Effect::Tell(Command::Back { program }));
         }
@@ -123,8 +138,10 @@ impl Machine {
         self.record.remember_bad(&failed);
         self.record.slots.switch();
         self.record.state = State::Idle(Outcome::RolledBack);
+        (self.record.unseen, self.record.waived) = (0, false);
         self.said.verdict =
             format!("{} was rolled back: {reason}; choose another version, or ask for a retry", failed.version);
+        self.record.reason.clone_from(&self.said.verdict);
         true
     }
 
@@ -158,7 +175,7 @@ impl Machine {
             self.record.slots.switch();
             self.record.state = State::Switching;
             self.trial = Trial::default();
-            give(effects, Effect::Point(self.record.slots.spare_slot().other()));
+            self.point(effects);
         }
         give(effects, Effect::Tell(Command::Run { opening, program: self.program() }));
         if let (State::Waiting, Some(program)) = (&self.record.state, self.candidate()) {
@@ -190,7 +207,8 @@ impl Machine {
     }
 
     pub(super) fn probation(&self) -> Duration {
-        let minutes = self.wish.as_ref().and_then(|wish| wish.probation_minutes).unwrap_or(PROBATION_MINUTES);
+        let minutes =
+            self.wish.as_ref().and_then(|wish| wish.probation_minutes).unwrap_or(self.policy.kind.probation_minutes());
         self.minutes(minutes)
     }
 
@@ -198,9 +216,26 @@ impl Machine {
     pub(super) fn trial_left(&self) -> Duration {
         let whole = self.probation();
         // A version that is ready when its time is over is committed; one that is not gets more.
-        let ready = self.server.phase == Phase::Running;
-        let limit = if ready { whole } else { whole.saturating_mul(READY_FACTOR) };
+        let limit = if self.is_ready() { whole } else { whole.saturating_mul(READY_FACTOR) };
         limit.saturating_sub(self.trial.watched)
+    }
+
+    /// Whether it does what it is there for.
+    fn is_ready(&self) -> bool {
+        // An agent that nobody can reach cannot be mended by anybody.
+        let heard = self.reached || self.record.waived || !self.policy.kind.is_agent();
+        self.server.phase == Phase::Running && heard
+    }
+
+    /// Whether this is what runs. The agent is named by where it lies: what it is called may differ, and nothing is
+    /// put where it runs from.
+    fn runs(&self, program: Option<Program>) -> bool {
+        match (&self.server.program, program) {
+            (Some(running), Some(program)) => {
+                running.path == program.path && (self.policy.kind.is_agent() || running.version == program.version)
+            }
+            _ => false,
+        }
     }
 
     pub(super) fn program_in(&self, slot: Slot) -> Option<Program> {
@@ -212,7 +247,7 @@ impl Machine {
         self.program_in(self.record.slots.active?)
     }
 
-    pub(super) fn candidate(&self) -> Option<Program> {
+    pub(in crate::update) fn candidate(&self) -> Option<Program> {
         self.program_in(self.record.slots.spare_slot())
     }
 }

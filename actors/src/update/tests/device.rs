@@ -18,7 +18,11 @@ use crate::{
     cloud::{FetchedConfig, Retries},
     kit::{latest::Latest, mailbox, supervise::Lifeline, trace::Trace},
     server::Report,
-    update::{actor, slots::Pointer},
+    update::{
+        actor::{self, Keeper},
+        berth::Berth,
+        slots::Pointer,
+    },
 };
 
 pub(super) const SERVER: &str = "http://fleet.test";
@@ -93,7 +97,7 @@ impl Life {
             reach: reach.watch(),
             fetched: Latest::<Rc<FetchedConfig>>::new().watch(),
             retries: Latest::<Retries>::new().watch(),
-            server: report.watch(),
+            keeper: Keeper::Server(report.watch()),
             lifeline: Lifeline::unattended(Rc::clone(&board.clock)),
         };
         let ports = actor::Ports {
@@ -104,7 +108,9 @@ impl Life {
             platform: board.host.facts().platform.clone(),
             dev_mode: true,
             address: Rc::new(|| Some(SERVER.to_owned())),
-            server,
+            keeper: server,
+            room: Berth::new(Latest::new()),
+            checks: Berth::new(Latest::new()),
             percent: Latest::new(),
             status: status.clone(),
             trace: Trace::default(),

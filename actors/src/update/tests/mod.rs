@@ -13,11 +13,12 @@ use board::Mono;
 use super::{
     check::Found,
     events::{Effect, Effects, Event, Sight, Trouble, VerifyTrouble},
+    kind::Kind,
     machine::{Machine, Policy},
     record::{Bad, Outcome, Record, State},
     slots::{Installed, Layout, Slot, Slots},
     target::{Promise, Source, Target},
-    wish::Wish,
+    wish::{Pins, Wish},
 };
 use crate::{
     cloud::Reach,
@@ -32,7 +33,7 @@ fn at(seconds: u64) -> Mono {
 
 fn policy() -> Policy {
     let layout = Layout::new(Path::new("/root"), brand::MACHINE_SERVER);
-    Policy { layout, minute: MINUTE, wait: Some(false), seed: 1 }
+    Policy { layout, kind: Kind::MachineServer, minute: MINUTE, wait: Some(false), seed: 1 }
 }
 
 /// Bytes of a version: its number repeated.
@@ -55,7 +56,7 @@ fn wish(setting: &str) -> Wish {
     Wish {
         setting: VersionSetting::parse(setting).expect("a setting"),
         has_window: false,
-        pins_allowed: true,
+        pins: Pins::Any,
         release_keys: None,
         probation_minutes: None,
         wait: false,
@@ -82,7 +83,7 @@ fn program(slot: Slot, version: &str) -> Program {
 
 /// The program in a slot, as its keeper reports it.
 fn runs(opening: u64, slot: Slot, version: &str, phase: Phase, crashes: u64) -> Event {
-    Event::Server(Sight { opening, program: Some(program(slot, version)), phase, crashes })
+    Event::Server(Sight { opening, program: Some(program(slot, version)), phase, crashes, ..Sight::default() })
 }
 
 fn opens(opening: u64) -> Event {
@@ -94,7 +95,7 @@ fn said(effects: &Effects) -> String {
     let version = |program: &Program| program.version.clone();
     let words = effects.iter().map(|effect| match effect {
         Effect::Store(record) => format!("store {}", record.state.name()),
-        Effect::Point(slot) => format!("point {}", slot.name()),
+        Effect::Point(pointer) => format!("point {pointer}"),
         Effect::Cancel => "cancel".into(),
         Effect::Discard => "discard".into(),
         Effect::Check(wish) => format!("check {}", wish.setting),

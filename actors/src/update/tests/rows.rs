@@ -499,7 +499,7 @@ fn pins_are_fetched_once_and_checked() {
     );
     assert!(machine.progress().last_error.contains("plain http"), "{}", machine.progress().last_error);
     assert_eq!(machine.deadline(), None, "an address that does not change is not fetched again");
-    let forbidden = Wish { pins_allowed: false, ..wish("file:///opt/server") };
+    let forbidden = Wish { pins: Pins::Never, ..wish("file:///opt/server") };
     walk(&mut machine, [(400, wants(forbidden), "store idle")]);
     assert!(machine.progress().last_error.contains("allow_unsigned_pins"), "{}", machine.progress().last_error);
     walk(
