@@ -10,6 +10,7 @@
 //! | `offline` | a fleet server that is not there |
 //! | `logs` | lines of agent and machine server |
 //! | `bad_input` | everything that is wrong |
+//! | `status` | what somebody at the device sees, and what an operator sees |
 //! | `command_line` | the five things to try |
 //!
 //! Each has a folder, ports and processes of its own, so they run side by side. They wait for events and never look at
@@ -24,6 +25,7 @@ mod logs;
 mod offline;
 mod restart;
 mod sandbox;
+mod status;
 mod supervision;
 mod versions;
 mod world;

@@ -10,6 +10,7 @@ use std::{
     net::{TcpListener, UdpSocket},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
 };
 
 use api::{
@@ -32,7 +33,7 @@ use tempfile::TempDir;
 use test_harness::real::{
     agent::AgentOptions,
     device::Device,
-    fleet::{Fleet, call, client, init, try_call},
+    fleet::{Fleet, Owner, call, client, init, try_call},
     process::Running,
     programs::find,
     releases::Factory,
@@ -58,6 +59,8 @@ pub type Release<'a> = (&'a str, &'a [(&'a str, &'a str)]);
 pub struct World {
     pub fleet: Option<Fleet>,
     pub client: Client,
+    /// Who owns the organization, for the command line.
+    pub owner: Owner,
     pub device: Device,
     pub factory: Factory,
     pub options: AgentOptions,
@@ -98,6 +101,7 @@ impl World {
         let mut world = World {
             fleet: Some(fleet),
             client,
+            owner,
             device,
             factory,
             options,
@@ -169,6 +173,18 @@ impl World {
     /// `UpdateRobotPart` with this `agent` section.
     pub fn configure(&self, agent: &Value) {
         self.device.configure(&self.client, &json!({"agent": agent})).expect("the part takes it");
+    }
+
+    /// What the command line prints for these arguments.
+    #[track_caller]
+    pub fn platform(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new(find("platform").expect("it is built"));
+        command.args(arguments).stdin(Stdio::null()).env("HOME", &self.folder).env("PLATFORM_URL", &self.url);
+        command.env("PLATFORM_API_KEY_ID", &self.owner.key_id).env("PLATFORM_API_KEY", self.owner.key.expose());
+        let output = command.output().expect("it starts");
+        let said = [&*output.stdout, &*output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+        assert!(output.status.success(), "{arguments:?}: {}{}", said[0], said[1]);
+        said[0].clone()
     }
 
     /// `MarkPartForRestart`
@@ -287,6 +303,22 @@ impl World {
         let agent = self.agent.take().expect("it runs");
         let code = agent.stop().unwrap_or_else(|trouble| panic!("{trouble}\n{}", self.agent_said()));
         assert_eq!(code, Some(0), "{}", self.agent_said());
+    }
+
+    /// What somebody at the device gets to see.
+    pub fn ask_agent(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(find("platform-agent").expect("it is built"));
+        command.arg("status").args(arguments).arg("--root").arg(self.options.root()).stdin(Stdio::null());
+        command.output().expect("it starts")
+    }
+
+    /// The same for programs: exit code and document.
+    #[track_caller]
+    pub fn local_status(&self) -> (Option<i32>, Value) {
+        let output = self.ask_agent(&["--json"]);
+        let text = String::from_utf8_lossy(&output.stdout);
+        let document = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        (output.status.code(), document)
     }
 
     /// `kill -9`: the machine server lives on.
