@@ -114,8 +114,22 @@ fn it_answers_without_a_network_and_while_it_waits_for_one() {
 }
 
 #[test]
-fn a_download_shows_how_far_it_is() {
+fn it_answers_in_safe_mode_and_says_so() {
     let mut world = World::running(&[("1.0.0", &[])]);
+    world.stop_agent();
+    world.options.arguments.push("--safe".to_owned());
+    world.start_agent();
+    let (code, document) = until(&world, "an answer", |document| document["running"] == true);
+    assert_eq!((code, &document["status"]["agent"]["safe_mode"]), (Some(3), &json!(true)));
+    assert!(says(&document, "the agent runs in safe mode"), "{document:#}");
+    assert!(world.until_ready().pid > 0, "its machine server runs all the same");
+    world.until("a report of it", |status| status.agent.as_ref().is_some_and(|agent| agent.safe_mode));
+    assert!(world.platform(&["machine", "status"]).contains("! the agent runs in safe mode"));
+}
+
+#[test]
+fn a_download_shows_how_far_it_is() {
+    let world = World::running(&[("1.0.0", &[])]);
     let large = world.path("large");
     stand_in::build_padded("1.1.0", &[], 3_000_000, &large).expect("a stand-in");
     world.configure(&json!({"advanced_settings": {"update_bandwidth_kilobytes_per_second": 400}}));
