@@ -56,13 +56,14 @@ fn the_device_says_what_the_fleet_server_was_told() {
     assert_eq!(still(document["status"].clone()), still(shown[0]["status"].clone()), "the same, key by key");
 
     world.configure(&json!({"advanced_settings": {"probation_minutes": 1}}));
-    // Nobody may vouch for the clock of the machine that runs this.
-    let (code, document) = until(&world, "no troubles", |document| {
+    // What this test cannot help: nobody vouches for the clock, and no launcher started this agent.
+    let known = ["the clock is not synchronised", "was started without its launcher"];
+    let (code, document) = until(&world, "no other troubles", |document| {
         let troubles = document["troubles"].as_array().expect("a list");
-        troubles.iter().all(|text| text.as_str().is_some_and(|text| text.contains("the clock is not synchronised")))
+        let expected = |text: &Value| text.as_str().is_some_and(|text| known.iter().any(|known| text.contains(known)));
+        troubles.iter().all(expected)
     });
-    let well = document["troubles"] == json!([]);
-    assert_eq!((code, well), (Some(if well { 0 } else { 3 }), document["status"]["clock_synchronised"] == true));
+    assert_eq!(code, Some(if document["troubles"] == json!([]) { 0 } else { 3 }));
     let update = &document["status"]["updates"][0];
     assert_eq!(
         (&update["wanted"], &update["installed_version"], &update["running_version"], &update["percent"]),
