@@ -14,6 +14,8 @@ use std::{
 use super::*;
 use board::fetch::Validator;
 
+mod hostile;
+
 /// What the server does with its n-th connection.
 type Play = Box<dyn FnMut(&str, &mut TcpStream) + Send>;
 

@@ -138,12 +138,23 @@ impl<'a> Transfer<'a> {
             request = request.header(header::RANGE, format!("bytes={present}-")).header(header::IF_RANGE, &validator.0);
         }
         let response = request.call().map_err(|error| self.failed(error, 0))?;
+        if let Some(encoding) =
+            response.headers().get(header::CONTENT_ENCODING).filter(|encoding| *encoding != "identity")
+        {
+            // Its digest and length would be those of other bytes.
+            let encoding = encoding.to_str().unwrap_or("in some way").chars().take(32).collect::<String>();
+            let reason =
+                format!("it sends the file encoded ({encoding}), which was not asked for: check proxies on the way");
+            return Err(FetchError::Unreachable { url: self.job.shown.clone(), reason });
+        }
         let present = part.map_or(0, |(present, _)| present);
         match (response.status(), part) {
             (StatusCode::OK, _) => Ok(Answer::Body { from: 0, response }),
             (StatusCode::PARTIAL_CONTENT, Some((_, validator))) => {
                 let same = validator_of(response.headers()).is_none_or(|now| now == *validator);
-                let fits = content_range(response.headers()).is_some_and(|range| range.first == Some(present));
+                let fits = content_range(response.headers()).is_some_and(|range| {
+                    range.first == Some(present) && range.total.is_none_or(|total| total > present)
+                });
                 Ok(if same && fits { Answer::Body { from: present, response } } else { Answer::StartOver })
             }
             (StatusCode::RANGE_NOT_SATISFIABLE, Some(_)) => {
