@@ -8,7 +8,10 @@ use std::{fs, path::Path, time::Duration};
 use actors::server::{launch, record};
 use api::brand;
 use board::{files::Access, files::Files as _, process::ProcessId};
-use board_linux::process::ending::{self, Ending};
+use board_linux::process::{
+    cgroup,
+    ending::{self, Ending},
+};
 use board_portable::PortableFiles;
 
 use crate::lock::{self, LockError};
@@ -34,6 +37,10 @@ pub enum EndError {
 /// Does it and says in a sentence what was done. `service_result` is what systemd says about the end of the service;
 /// without it, as for a person at a shell, the machine server is ended.
 pub fn run(root: &Path, service_result: Option<&str>) -> Result<String, EndError> {
+    // However the service ended: the next agent could not be started beside a machine server with limits.
+    if let Err(error) = cgroup::free_unit() {
+        eprintln!("{}: the control group of the service could not be freed: {error}", brand::AGENT);
+    }
     if let Some(result) = service_result.filter(|result| !ends(result)) {
         return Ok(format!("the service ended by {result}: the machine server stays for the next agent"));
     }

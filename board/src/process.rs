@@ -36,8 +36,21 @@ pub enum Exit {
     Code(i32),
     /// This signal ended it.
     Signal(i32),
+    /// The kernel ended it because its memory, or the machine's, was used up.
+    OutOfMemory,
     /// It ended while it was not our child (after an adoption): nobody was told how.
     Unknown,
+}
+
+/// What the operating system lets the machine server and everything it starts have; `None` is what it gives by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Memory in bytes, of all its processes together.
+    pub memory_max_bytes: Option<u64>,
+    /// Share of the processor when others want it too, from 1 to 10,000; 100 is usual.
+    pub cpu_weight: Option<u32>,
+    /// Files that one process may have open at a time.
+    pub open_files_max: Option<u32>,
 }
 
 /// Where a piece of output came from.
@@ -111,6 +124,10 @@ impl Drop for PassedOn {
 /// Starting and finding processes.
 #[async_trait(?Send)]
 pub trait Processes {
+    /// Puts these limits in force, in place of all earlier ones: memory and processor at once, open files from the next
+    /// start on. Says in sentences what cannot be.
+    fn limit(&self, limits: &Limits) -> Vec<String>;
+
     /// Starts a process as the leader of a new group. Returns when the program runs (`exec` succeeded).
     fn spawn(&self, launch: &Launch) -> Result<Rc<dyn Process>, SpawnError>;
 
@@ -125,9 +142,10 @@ pub trait Processes {
     /// after it. Costs a look at every process.
     fn unrecorded(&self, variable: &str) -> Vec<Unrecorded>;
 
-    /// Ends what is left of the group of a leader that is gone: SIGTERM, then SIGKILL after `grace`. Members are only
-    /// taken for ours when they started after the leader did and before its end was seen. They may have been sent SIGTERM
-    /// when the end of a child was seen, and are not sent it again then. Returns how many were still there.
+    /// Ends what is left of a leader that is gone: SIGTERM, then SIGKILL after `grace`. That is its group, and where the
+    /// system keeps a list of what it has started, everything on that list, daemons included. Members of the group are
+    /// only taken for ours when they started after the leader did and before its end was seen. They may have been sent
+    /// SIGTERM when the end of a child was seen, and are not sent it again then. Returns how many were still there.
     async fn end_orphans(&self, leader: ProcessId, grace: Duration) -> usize;
 
     /// Keeps the output pipes open for the program that this process is about to become (`exec`): what a machine server

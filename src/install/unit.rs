@@ -84,6 +84,7 @@ mod tests {
             "RestartPreventExitStatus=75",
             "KillMode=process",
             "Delegate=yes",
+            "Environment=MACHINE_SERVER_LIMITS=1",
             "FileDescriptorStoreMax=16",
             "WantedBy=multi-user.target",
         ] {

@@ -10,7 +10,7 @@ use board::{
     Clock,
     fetch::Fetch,
     files::Files,
-    process::{Process, ProcessId, Processes, Stream},
+    process::{Limits, Process, ProcessId, Processes, Stream},
 };
 use smol::{
     LocalExecutor,
@@ -105,6 +105,7 @@ pub async fn run(policy: Policy, inbox: Inbox, ports: Ports) {
         readiness: Readiness::default(),
         recent: VecDeque::new(),
         last_lines: Vec::new(),
+        unlimited: Vec::new(),
         questions,
         ports,
     };
@@ -236,6 +237,8 @@ struct Shell {
     /// The newest lines, shortened.
     recent: VecDeque<String>,
     last_lines: Vec<String>,
+    /// Limits that are not in force, in sentences.
+    unlimited: Vec<String>,
     questions: Background<(u64, Answer)>,
     ports: Ports,
 }
@@ -303,6 +306,15 @@ impl Shell {
                     }
                 });
             }
+            Effect::Limit(limits) => {
+                let limits = Limits {
+                    memory_max_bytes: limits.memory_max_megabytes.map(|megabytes| u64::from(megabytes) << 20),
+                    cpu_weight: limits.cpu_weight,
+                    open_files_max: limits.open_files_max,
+                };
+                self.unlimited = self.ports.processes.limit(&limits);
+                self.unlimited.iter().for_each(|sentence| log::warn!("{sentence}"));
+            }
             Effect::Terminate => process.iter().for_each(|process| process.terminate()),
             Effect::Kill => process.iter().for_each(|process| process.kill()),
             Effect::EndOrphans(leader) => {
@@ -361,6 +373,7 @@ impl Shell {
         if self.machine.settings().is_some_and(|settings| settings.maintenance.is_some()) {
             report.trouble = self.ports.windows.trouble();
         }
+        report.trouble.extend_from_slice(&self.unlimited);
         let before = self.ports.report.get();
         if !self.ports.report.publish_if_changed(report.clone()) {
             return;

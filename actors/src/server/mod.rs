@@ -117,7 +117,7 @@ pub struct Report {
     pub last_lines: Vec<String>,
     /// Why a restart that is wanted has not happened yet; empty when none is wanted.
     pub restart_pending: String,
-    /// What of the maintenance windows cannot be followed, and what to do about it.
+    /// What of the maintenance windows cannot be followed and which limits are not in force, and what to do about it.
     pub trouble: Vec<String>,
     /// Where it says it serves.
     pub url: String,

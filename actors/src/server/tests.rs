@@ -5,7 +5,7 @@
 
 use std::{rc::Rc, time::Duration};
 
-use api::device_config::{Advanced, Maintenance, Minutes, Settings};
+use api::device_config::{Advanced, Maintenance, Minutes, ServerLimits, Settings};
 use board::{
     Mono, Wall,
     process::{Exit, ProcessId},
@@ -78,13 +78,14 @@ struct Story {
     now: Mono,
     next_pid: u32,
     starts_fail: bool,
+    limited: bool,
     question: u64,
 }
 
 impl Story {
     fn from(record: Record, adopted: bool, calendar: Option<fn(Wall) -> WindowState>) -> Story {
         let machine = Machine::resume(Policy::new(MINUTE, 7), BOOT, record, adopted, Now::default());
-        Story { machine, calendar, now: Mono::BOOT, next_pid: 1, starts_fail: false, question: 0 }
+        Story { machine, calendar, now: Mono::BOOT, next_pid: 1, starts_fail: false, limited: false, question: 0 }
     }
 
     fn new() -> Story {
@@ -116,6 +117,12 @@ impl Story {
         while let Some(event) = next.take() {
             for effect in self.machine.step(self.mono(), event) {
                 done.push(match effect {
+                    // What the system gives by itself is asked for once, by each agent.
+                    Effect::Limit(limits) if limits == ServerLimits::default() && !self.limited => continue,
+                    Effect::Limit(limits) => {
+                        self.limited = true;
+                        format!("limit to {:?} MB", limits.memory_max_megabytes.unwrap_or(0))
+                    }
                     Effect::Start(program) => {
                         let id = ProcessId { pid: self.next_pid, start_ticks: 100 };
                         self.next_pid += 1;
@@ -764,6 +771,28 @@ fn a_window_that_stays_shut_is_reported() {
         story.time("", Phase::Running);
     }
     assert!(story.machine.report().restart_pending.ends_with("has been shut for over 14 days"));
+}
+
+fn megabytes(limit: u32) -> Event {
+    set(move |settings| settings.server_limits.memory_max_megabytes = Some(limit))
+}
+
+#[test]
+fn limits_are_put_in_force_before_the_start_and_changed_without_a_restart() {
+    let mut story = Story::new();
+    story.tell(&[
+        (0.1, run(1, "1.0.0"), "", Phase::NoVersion),
+        (0.2, megabytes(64), "limit to 64 MB, start 1.0.0, store", Phase::Starting),
+        (1.0, serving(), "store", Phase::Running),
+        (2.0, megabytes(64), "", Phase::Running),
+        (3.0, megabytes(32), "limit to 32 MB", Phase::Running),
+        (4.0, Event::Exited(Exit::OutOfMemory), "start 1.0.0, orphans 1, store", Phase::Starting),
+    ]);
+    let report = story.machine.report();
+    assert_eq!((report.crashes, &*report.last_exit), (1, "killed for want of memory: memory_max_megabytes is 32"));
+    story.tell(&[(5.0, plain(), "limit to 0 MB", Phase::Starting)]);
+    story.step(Event::Exited(Exit::OutOfMemory));
+    assert_eq!(story.machine.report().last_exit, "killed for want of memory: the machine had none left");
 }
 
 #[test]

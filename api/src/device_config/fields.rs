@@ -31,6 +31,7 @@ pub enum Key {
     Probation,
     ServerMemoryMax,
     ServerCpuWeight,
+    ServerOpenFilesMax,
     ReleaseKeys,
     ReleaseKeysThreshold,
     AllowUnsignedPins,
@@ -334,7 +335,8 @@ pub static FIELDS: &[Field] = {
             Form::Integer { min: 16, max: 16_777_216, special: Some((0, "no limit")) },
             Integer(0),
             Everyone,
-            "Memory that the operating system lets the machine server have.",
+            "Memory that the operating system lets the machine server have, with everything it starts. It is killed and \
+             restarted when it wants more.",
         ),
         row(
             ServerCpuWeight,
@@ -343,6 +345,14 @@ pub static FIELDS: &[Field] = {
             Integer(0),
             Everyone,
             "Share of the processor for the machine server when others want it too; 100 is what most services have.",
+        ),
+        row(
+            ServerOpenFilesMax,
+            &[ADVANCED, "server_limits", "open_files_max"],
+            Form::Integer { min: 64, max: 1_048_576, special: Some((0, "the system's own")) },
+            Integer(0),
+            Everyone,
+            "Files that a process of the machine server may have open at a time, from its next start on.",
         ),
         row(
             ReleaseKeys,

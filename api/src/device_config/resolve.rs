@@ -81,6 +81,7 @@ pub(super) fn settings(accepted: &Accepted, command_line: CommandLine, complaint
         server_limits: ServerLimits {
             memory_max_megabytes: Some(merged.count(Key::ServerMemoryMax)).filter(|limit| *limit > 0),
             cpu_weight: Some(merged.count(Key::ServerCpuWeight)).filter(|weight| *weight > 0),
+            open_files_max: Some(merged.count(Key::ServerOpenFilesMax)).filter(|files| *files > 0),
         },
         trust: Trust {
             release_keys: match merged.value(Key::ReleaseKeys) {

@@ -87,6 +87,8 @@ pub struct ServerLimits {
     pub memory_max_megabytes: Option<u32>,
     /// Share of the processor against others, 1 to 10,000; `None` is the system's own.
     pub cpu_weight: Option<u32>,
+    /// Files that one process may have open; `None` is the system's own.
+    pub open_files_max: Option<u32>,
 }
 
 /// Whom this device believes. Only the manufacturer's defaults file can say so.

@@ -54,7 +54,7 @@ fn nothing_said_means_the_built_in_values() {
         update_bandwidth_kilobytes_per_second: 0,
         disk_reserve_megabytes: 64,
         probation: None,
-        server_limits: ServerLimits { memory_max_megabytes: None, cpu_weight: None },
+        server_limits: ServerLimits::default(),
         trust: Trust { release_keys: Box::default(), release_keys_threshold: None, allow_unsigned_pins: true },
     };
     assert_eq!(*settings.advanced, advanced);
@@ -105,7 +105,7 @@ fn every_field_is_read() {
             "maintenance": {"windows": [{"days": ["mon", "sun"], "from": "22:00", "to": "04:30", "tz": "Europe/Berlin"}],
                             "use_server_word": false},
             "update_bandwidth_kilobytes_per_second": 100, "disk_reserve_megabytes": 0, "probation_minutes": 1,
-            "server_limits": {"memory_max_megabytes": 256, "cpu_weight": 50},
+            "server_limits": {"memory_max_megabytes": 256, "cpu_weight": 50, "open_files_max": 4096},
             "release_keys": ["ABcd000000000000000000000000000000000000000000000000000000000000"],
             "release_keys_threshold": 1, "allow_unsigned_pins": false
         },
@@ -157,7 +157,11 @@ fn every_field_is_read() {
         update_bandwidth_kilobytes_per_second: 100,
         disk_reserve_megabytes: 0,
         probation: Some(Minutes(1)),
-        server_limits: ServerLimits { memory_max_megabytes: Some(256), cpu_weight: Some(50) },
+        server_limits: ServerLimits {
+            memory_max_megabytes: Some(256),
+            cpu_weight: Some(50),
+            open_files_max: Some(4096),
+        },
         trust: Trust {
             release_keys: ["abcd000000000000000000000000000000000000000000000000000000000000".into()].into(),
             release_keys_threshold: Some(1),
@@ -323,7 +327,16 @@ fn each_bad_value_is_named_with_what_is_allowed() {
             r#""maintenance": {"windows": [{"from": "02:00", "to": "03:00", "day": "mon"}]}"#,
             "maintenance.windows[0].day: found a name nobody knows, allowed is days, from, to, tz",
         ),
-        ("advanced_settings", r#""server_limits": {"memory_max_megabytes": 0, "cpu_weight": 0}"#, ""),
+        (
+            "advanced_settings",
+            r#""server_limits": {"memory_max_megabytes": 0, "cpu_weight": 0, "open_files_max": 0}"#,
+            "",
+        ),
+        (
+            "advanced_settings",
+            r#""server_limits": {"open_files_max": 3}"#,
+            "server_limits.open_files_max: found 3, allowed is an integer from 64 to 1048576, or 0 (the system's own)",
+        ),
         (
             "advanced_settings",
             r#""server_limits": {"memory_max_megabytes": 8}"#,

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use board::process::{Exit, Launch, ProcessId, Processes, SpawnError, Stream, Unrecorded};
+use board::process::{Exit, Launch, Limits, ProcessId, Processes, SpawnError, Stream, Unrecorded};
 use board_linux::{Pieces, connect};
 use smol::{LocalExecutor, future::FutureExt as _};
 
@@ -166,6 +166,57 @@ fn orphans_are_ended_politely_then_at_once_and_strangers_never() {
 }
 
 #[test]
+fn daemons_end_with_their_server_where_there_is_a_control_group() {
+    let folder = tempfile::tempdir().unwrap();
+    as_agent(folder.path(), async |board| {
+        let script = "setsid sh -c 'echo $$; exec sleep 1000' & while ! test -e die; do sleep 0.01; done; exit 3";
+        let process = board.processes.spawn(&shell(folder.path(), script)).unwrap();
+        let daemon: u32 = line(board, Stream::Out, |_| true).await.parse().unwrap();
+        // The next one is not to be taken for what the last one left behind, wherever it lives.
+        fs::write(folder.path().join("die"), "").unwrap();
+        assert_eq!(process.exited().await, Exit::Code(3));
+        let next =
+            board.processes.spawn(&shell(folder.path(), "setsid sleep 1000 & echo $!; exec sleep 1000")).unwrap();
+        let next_daemon: u32 = line(board, Stream::Out, |_| true).await.parse().unwrap();
+        board.processes.end_orphans(process.id(), Duration::from_secs(1)).await;
+        assert_eq!(is_running(daemon), !board_linux::process::cgroup::is_ours());
+        assert!(is_running(next.id().pid) && is_running(next_daemon));
+        // At once, and with everything it started.
+        next.kill();
+        assert_eq!(next.exited().await, Exit::Signal(9));
+        if board_linux::process::cgroup::is_ours() {
+            gone(next_daemon).await;
+        }
+        for left in [daemon, next_daemon] {
+            let left = rustix::process::Pid::from_raw(left.try_into().unwrap()).unwrap();
+            let _ = rustix::process::kill_process(left, rustix::process::Signal::KILL);
+        }
+    });
+}
+
+#[test]
+fn open_files_are_limited_from_the_next_start_on() {
+    let folder = tempfile::tempdir().unwrap();
+    as_agent(folder.path(), async |board| {
+        let said = async |limits: Limits| {
+            assert_eq!(board.processes.limit(&limits), Vec::<String>::new());
+            let process = board.processes.spawn(&shell(folder.path(), "echo $(ulimit -Sn) $(ulimit -Hn)")).unwrap();
+            let said = line(board, Stream::Out, |_| true).await;
+            process.exited().await;
+            said
+        };
+        let usual = said(Limits::default()).await;
+        assert_eq!(said(Limits { open_files_max: Some(77), ..Limits::default() }).await, "77 77");
+        assert_eq!(said(Limits::default()).await, usual, "what the service has");
+        let memory = Limits { memory_max_bytes: Some(1 << 30), ..Limits::default() };
+        if !board_linux::process::cgroup::is_ours() {
+            let [sentence] = &board.processes.limit(&memory)[..] else { panic!("one complaint") };
+            assert!(sentence.starts_with("server_limits.memory_max_megabytes is not in force"), "{sentence}");
+        }
+    });
+}
+
+#[test]
 fn a_flood_arrives_whole_and_in_order() {
     let folder = tempfile::tempdir().unwrap();
     as_agent(folder.path(), async |board| {
@@ -257,14 +308,14 @@ fn a_server_that_no_agent_recorded_is_found_before_what_it_started() {
         fs::write(folder.path().join("die"), "").unwrap();
         process.exited().await;
         assert_eq!(find(board), [found(module_id)]);
-        assert!(is_running(daemon));
+        assert_eq!(is_running(daemon), !board_linux::process::cgroup::is_ours());
     });
     module.kill().unwrap();
     module.wait().unwrap();
     as_agent(&folder.path().join("elsewhere"), async |board| assert_eq!(find(board), []));
     for left in [id.pid, daemon] {
         let group = rustix::process::Pid::from_raw(left.try_into().unwrap()).unwrap();
-        rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     }
 }
 
@@ -298,7 +349,10 @@ fn what_cannot_run_is_refused_in_words() {
         (file("script", b"#!/no/such/interpreter\n", 0o755), "the loader or interpreter"),
     ];
     as_agent(folder.path(), async |board| {
-        for (program, sentence) in table {
+        // The second time nothing that the system gives by itself, which is another way to start.
+        for ((program, sentence), files) in table.iter().flat_map(|row| [(row, None), (row, Some(256))]) {
+            board.processes.limit(&Limits { open_files_max: files, ..Limits::default() });
+            let program = program.clone();
             let launch = Launch { program, arguments: vec![], environment: vec![], folder: folder.path().to_owned() };
             let Err(SpawnError::NotRunnable { reason, .. }) = board.processes.spawn(&launch) else {
                 panic!("{sentence}")

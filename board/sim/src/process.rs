@@ -16,7 +16,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use board::process::{Exit, Launch, PassedOn, Process, ProcessId, Processes, SpawnError, Stream, Unrecorded};
+use board::process::{Exit, Launch, Limits, PassedOn, Process, ProcessId, Processes, SpawnError, Stream, Unrecorded};
 
 use crate::{
     clock::SimClock,
@@ -153,6 +153,7 @@ struct Table {
     pipe: RefCell<Pipe>,
     started: RefCell<Vec<Started>>,
     most_at_once: Cell<usize>,
+    limits: Cell<Limits>,
     agent_is_there: Cell<bool>,
     /// The agent is about to become the next one and leaves the pipes open.
     passed_on: Cell<bool>,
@@ -182,6 +183,7 @@ impl SimProcesses {
                 pipe: RefCell::default(),
                 started: RefCell::default(),
                 most_at_once: Cell::new(0),
+                limits: Cell::default(),
                 agent_is_there: Cell::new(false),
                 passed_on: Cell::new(false),
                 agent: Cell::new(0),
@@ -219,6 +221,12 @@ impl SimProcesses {
     #[must_use]
     pub fn serving(&self) -> Option<String> {
         self.table.alive().find(|body| body.serving.get() && !body.hung.get()).map(|body| body.version.clone())
+    }
+
+    /// What the machine server may have now.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.table.limits.get()
     }
 
     /// The most leaders that ever ran at one time.
@@ -496,6 +504,13 @@ impl ProcessesPort {
 
 #[async_trait(?Send)]
 impl Processes for ProcessesPort {
+    fn limit(&self, limits: &Limits) -> Vec<String> {
+        if self.alive.get() {
+            self.processes.table.limits.set(*limits);
+        }
+        Vec::new()
+    }
+
     fn spawn(&self, launch: &Launch) -> Result<Rc<dyn Process>, SpawnError> {
         if !self.alive.get() {
             let reason = io::Error::from(io::ErrorKind::NetworkDown);

@@ -1,19 +1,29 @@
 //! One process, watched through a pidfd.
 
-use std::{cell::Cell, io, os::fd::OwnedFd, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    io,
+    os::fd::OwnedFd,
+    rc::Rc,
+};
 
 use async_trait::async_trait;
 use board::process::{Exit, Process, ProcessId};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, pidfd_send_signal, waitid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, pidfd_open, pidfd_send_signal,
+    waitid,
 };
 use smol::Async;
 
-use super::{members, stat};
+use super::{
+    cgroup::{Leaf, Unit},
+    members, stat,
+};
 
 /// A process that was started or found by this agent.
 pub(super) struct Child {
     id: ProcessId,
+    home: Option<Home>,
     /// Readable once the process has ended.
     handle: Async<OwnedFd>,
     end: Cell<Option<Exit>>,
@@ -21,16 +31,31 @@ pub(super) struct Child {
     dismissed: Dismissed,
 }
 
-/// Whose group has been asked to end when its leader was found dead; to be asked twice means "at once" to some.
-pub(super) type Dismissed = Rc<Cell<Option<ProcessId>>>;
+/// Whose group and leaf have been asked to end when the leader was found dead; to be asked twice means "at once" to some.
+pub(super) type Dismissed = Rc<RefCell<Option<(ProcessId, Option<Leaf>)>>>;
+
+/// Where a machine server lives.
+pub(super) struct Home {
+    unit: Rc<Unit>,
+    leaf: Leaf,
+    /// How often the kernel had ended one of its kind for want of memory before.
+    ended_for_memory: u64,
+}
+
+impl Home {
+    pub(super) fn new(unit: &Rc<Unit>, leaf: Leaf) -> Home {
+        Home { unit: Rc::clone(unit), leaf, ended_for_memory: unit.ended_for_memory().unwrap_or(0) }
+    }
+}
 
 impl Child {
     /// Watches a child that was just started and not waited for by anybody else.
-    pub(super) fn started(pid: u32, dismissed: &Dismissed) -> io::Result<Child> {
+    pub(super) fn started(pid: u32, home: Option<Home>, dismissed: &Dismissed) -> io::Result<Child> {
         let handle = open(pid)?;
         let stat = stat::of(pid).ok_or(io::ErrorKind::NotFound)?;
         Ok(Child {
             id: ProcessId { pid, start_ticks: stat.start_ticks },
+            home,
             handle: Async::new_nonblocking(handle)?,
             end: Cell::new(None),
             dismissed: Rc::clone(dismissed),
@@ -38,7 +63,7 @@ impl Child {
     }
 
     /// Watches a process that some agent started; `None` when it is gone, or its number means another process now.
-    pub(super) fn found(id: ProcessId, dismissed: &Dismissed) -> Option<Child> {
+    pub(super) fn found(id: ProcessId, home: Option<Home>, dismissed: &Dismissed) -> Option<Child> {
         // The handle first: whoever has the number after this, the handle is for who had it when it was opened.
         let handle = open(id.pid).ok()?;
         let stat = stat::of(id.pid)?;
@@ -46,7 +71,7 @@ impl Child {
             return None;
         }
         let handle = Async::new_nonblocking(handle).ok()?;
-        Some(Child { id, handle, end: Cell::new(None), dismissed: Rc::clone(dismissed) })
+        Some(Child { id, home, handle, end: Cell::new(None), dismissed: Rc::clone(dismissed) })
     }
 
     /// How it ended; `None` while it runs.
@@ -61,14 +86,17 @@ impl Child {
         }
         let end = match ask(WaitIdOptions::NOHANG) {
             Ok(None) => return None,
-            Ok(Some(status)) => match (status.exit_status(), status.terminating_signal()) {
-                (Some(code), _) => Exit::Code(code),
-                (None, Some(signal)) => Exit::Signal(signal),
-                (None, None) => Exit::Unknown,
-            },
+            Ok(Some(status)) => exit(&status),
             // Adopted: its end is told to whoever is its parent now. The handle still knows that it ended.
-            Err(_) if self.is_gone() => Exit::Unknown,
+            Err(_) if self.is_gone() => {
+                self.dismiss_group();
+                Exit::Unknown
+            }
             Err(_) => return None,
+        };
+        let end = match end {
+            Exit::Signal(SIGKILL) | Exit::Unknown if self.is_ended_for_memory() => Exit::OutOfMemory,
+            end => end,
         };
         self.end.set(Some(end));
         Some(end)
@@ -77,15 +105,30 @@ impl Child {
     /// Asks what is left of its group to end, before anything is started in its place that may want the same ports. In
     /// time because it costs one system call, and certain because the number is nobody else's until it is waited for.
     fn dismiss_group(&self) {
-        if let Some(group) = i32::try_from(self.id.pid).ok().and_then(Pid::from_raw) {
-            let _ = kill_process_group(group, Signal::TERM);
-        }
-        self.dismissed.set(Some(self.id));
+        let leaf = self.home.as_ref().map(|home| home.leaf.clone());
+        members::ask(self.id, leaf.as_ref());
+        self.dismissed.replace(Some((self.id, leaf)));
+    }
+
+    fn is_ended_for_memory(&self) -> bool {
+        let home = self.home.as_ref();
+        home.is_some_and(|home| home.unit.ended_for_memory().is_some_and(|now| now > home.ended_for_memory))
     }
 
     /// Only asked about a process that is no child of ours.
     fn is_gone(&self) -> bool {
         stat::of(self.id.pid).is_none_or(|stat| stat.zombie || stat.start_ticks != self.id.start_ticks)
+    }
+}
+
+const SIGKILL: i32 = 9;
+
+/// How a child ended.
+pub(super) fn exit(status: &WaitIdStatus) -> Exit {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => Exit::Code(code),
+        (None, Some(signal)) => Exit::Signal(signal),
+        (None, None) => Exit::Unknown,
     }
 }
 
@@ -120,6 +163,11 @@ impl Process for Child {
     }
 
     fn kill(&self) {
+        if let Some(home) = &self.home
+            && !home.leaf.kill()
+        {
+            members::kill_leaf(&home.leaf);
+        }
         if self.look().is_some() {
             // Nobody keeps the number for us any more: only members that are certainly ours are ended.
             members::kill(self.id);

@@ -26,9 +26,10 @@ const FIRST_OF_THE_MANAGER: RawFd = 3;
 const PASSED_MAX: usize = 8;
 
 /// Ends that an earlier agent held.
-#[derive(Default)]
 pub(super) struct Inherited {
     ends: Vec<OwnedFd>,
+    /// This process was another agent before.
+    by_exec: bool,
     /// They came out of the service manager's store and are still in there.
     stored: bool,
 }
@@ -40,17 +41,23 @@ impl Inherited {
         let own = std::process::id();
         // The manager's variables stay in the environment when the agent becomes another: they mean nothing then.
         if let Some(numbers) = variable(VARIABLE).and_then(|value| passed(&value, own)) {
-            return Inherited { ends: numbers.into_iter().filter_map(pipe).collect(), stored: false };
+            let ends = numbers.into_iter().filter_map(pipe).collect();
+            return Inherited { ends, by_exec: true, stored: false };
         }
         let [pid, count, names] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"].map(variable);
         let numbers = kept(pid.as_deref(), count.as_deref(), names.as_deref(), own);
-        Inherited { ends: numbers.into_iter().filter_map(pipe).collect(), stored: true }
+        Inherited { ends: numbers.into_iter().filter_map(pipe).collect(), by_exec: false, stored: true }
     }
 
     /// Whether the store holds an end of each of these pipes, and of no other.
     pub(super) fn are_stored(&self, pipes: &[(u64, u64)]) -> bool {
         let identities: Vec<_> = self.ends.iter().filter_map(identity).collect();
         self.stored && identities.len() == pipes.len() && pipes.iter().all(|pipe| identities.contains(pipe))
+    }
+
+    /// Whether this process was another agent before, whose children are its own now.
+    pub(super) const fn by_exec(&self) -> bool {
+        self.by_exec
     }
 
     /// Whether nothing came.

@@ -98,21 +98,17 @@ impl Pipes {
 
     /// The next piece. Cancel-safe: nothing is read before the future that hands it on is about to return.
     pub(super) async fn next(&self) -> (Stream, Vec<u8>) {
-        loop {
-            let ends = Rc::clone(&self.ends.borrow());
-            let mut order = [(Stream::Out, &ends.out), (Stream::Err, &ends.err)];
-            if self.err_first.get() {
-                order.reverse();
-            }
-            for (stream, end) in order {
-                if let Some(piece) = read(end.get_ref()) {
-                    self.err_first.set(stream == Stream::Out);
-                    return (stream, piece);
-                }
-            }
-            if let Err(error) = ends.out.readable().or(ends.err.readable()).await {
-                log::error!("the output of the machine server cannot be waited for: {error}");
-                return std::future::pending().await;
+        let ends = Rc::clone(&self.ends.borrow());
+        // Looks at the first wake-up: the reactor reports what came before its question a second time.
+        let out = async { (Stream::Out, ends.out.read_with(read).await) };
+        let err = async { (Stream::Err, ends.err.read_with(read).await) };
+        let (stream, piece) = if self.err_first.get() { err.or(out).await } else { out.or(err).await };
+        self.err_first.set(stream == Stream::Out);
+        match piece {
+            Ok(piece) => (stream, piece),
+            Err(error) => {
+                log::error!("the output of the machine server cannot be read: {error}");
+                std::future::pending().await
             }
         }
     }
@@ -176,10 +172,11 @@ fn is_same(path: &Path, open: &OwnedFd) -> bool {
 }
 
 /// What is there now, if anything.
-fn read(end: &OwnedFd) -> Option<Vec<u8>> {
+fn read(end: &OwnedFd) -> io::Result<Vec<u8>> {
     let mut piece = [0; PIECE_BYTES_MAX];
-    match rustix::io::read(end, &mut piece) {
-        Ok(length) if length > 0 => Some(piece.get(..length)?.to_vec()),
-        Ok(_) | Err(_) => None,
+    match rustix::io::retry_on_intr(|| rustix::io::read(end, &mut piece))? {
+        // Cannot be, while this end is open for writing too.
+        0 => Err(io::ErrorKind::WouldBlock.into()),
+        length => Ok(piece.get(..length).unwrap_or_default().to_vec()),
     }
 }

@@ -7,6 +7,7 @@ use std::{fs, path::Path};
 pub(super) struct Stat {
     /// Ended, and only remembered for whoever started it.
     pub(super) zombie: bool,
+    pub(super) parent: u32,
     pub(super) group: u32,
     pub(super) session: u32,
     pub(super) start_ticks: u64,
@@ -28,12 +29,21 @@ pub(super) fn in_group(group: u32) -> Vec<(u32, Stat)> {
 
 /// Every process, zombies left out.
 pub(super) fn all() -> impl Iterator<Item = (u32, Stat)> {
+    everything().filter(|(_, stat)| !stat.zombie)
+}
+
+/// Processes of this one that have ended, and that nobody has asked about.
+pub(super) fn ended_children() -> impl Iterator<Item = (u32, Stat)> {
+    let own = std::process::id();
+    everything().filter(move |(_, stat)| stat.zombie && stat.parent == own)
+}
+
+fn everything() -> impl Iterator<Item = (u32, Stat)> {
     let processes = fs::read_dir("/proc").into_iter().flatten();
     processes.filter_map(|entry| {
         let entry = entry.ok()?;
         let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
-        let stat = read(&entry.path().join("stat"))?;
-        (!stat.zombie).then_some((pid, stat))
+        Some((pid, read(&entry.path().join("stat"))?))
     })
 }
 
@@ -43,10 +53,11 @@ fn parse(line: &str) -> Option<Stat> {
     let (_, fields) = line.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace();
     let state = fields.next()?;
-    let group = fields.nth(1)?.parse().ok()?;
+    let parent = fields.next()?.parse().ok()?;
+    let group = fields.next()?.parse().ok()?;
     let session = fields.next()?.parse().ok()?;
     let start_ticks = fields.nth(15)?.parse().ok()?;
-    Some(Stat { zombie: matches!(state, "Z" | "X"), group, session, start_ticks })
+    Some(Stat { zombie: matches!(state, "Z" | "X"), parent, group, session, start_ticks })
 }
 
 #[cfg(test)]
@@ -58,7 +69,11 @@ mod tests {
         let tail = "S 1 77 70 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 123456 1000 200";
         for name in ["server", "a b", "x) S 9 9 9 (", "(((", "two\nlines"] {
             let stat = parse(&format!("42 ({name}) {tail}"));
-            assert_eq!(stat, Some(Stat { zombie: false, group: 77, session: 70, start_ticks: 123_456 }), "{name}");
+            assert_eq!(
+                stat,
+                Some(Stat { zombie: false, parent: 1, group: 77, session: 70, start_ticks: 123_456 }),
+                "{name}"
+            );
         }
         assert_eq!(parse("42 (server) Z 1 77"), None, "cut short");
     }
