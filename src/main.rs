@@ -52,7 +52,12 @@ fn main() -> ExitCode {
         Ok(Request::Run(options)) => options.absolute(),
         Ok(Request::Status(options)) => return status::run(&options),
         Ok(Request::Install(wish)) => {
-            return done(smol::block_on(install::install(&wish, platform::ordinary_user(), &mut io::stdout())));
+            return done(smol::block_on(install::install(
+                &wish,
+                note::version(),
+                platform::ordinary_user(),
+                &mut io::stdout(),
+            )));
         }
         Ok(Request::Uninstall(wish)) => {
             return done(install::uninstall(&wish, platform::ordinary_user(), &mut io::stdout()));

@@ -17,6 +17,7 @@ pub mod encoded_struct;
 pub mod hex;
 pub mod ids;
 pub mod init;
+pub mod install;
 pub mod limits;
 pub mod logs;
 pub mod operations;

@@ -71,7 +71,7 @@ pub enum InstallError {
         /// The version in the active slot.
         installed: String,
         /// The version of this executable.
-        this: &'static str,
+        this: String,
     },
     /// An agent that is no service has the root folder.
     #[error(transparent)]
@@ -118,8 +118,13 @@ fn placed(into: Option<&Path>, path: &Path) -> PathBuf {
     }
 }
 
-/// Installs, and says what it did. Asks systemd only where systemd runs and no image is made.
-pub async fn install(options: &Install, ordinary_user: bool, out: &mut dyn Write) -> Result<(), InstallError> {
+/// Installs this executable, which is of that version, and says what it did. Asks systemd only where systemd runs and no image is made.
+pub async fn install(
+    options: &Install,
+    version: &str,
+    ordinary_user: bool,
+    out: &mut dyn Write,
+) -> Result<(), InstallError> {
     let image = options.into.as_deref();
     if ordinary_user && image.is_none() {
         return Err(InstallError::NeedsRoot);
@@ -134,19 +139,16 @@ pub async fn install(options: &Install, ordinary_user: bool, out: &mut dyn Write
     // Decided before anything is touched.
     let content = {
         let digest = PortableFiles.digest(&this).await?;
-        let version = env!("CARGO_PKG_VERSION").to_owned();
-        Installed { version, sha256: digest.sha256, length: digest.len, pin: None }
+        Installed { version: version.to_owned(), sha256: digest.sha256, length: digest.len, pin: None }
     };
     let mut record = stored(&layout)?;
     record.slots.reconcile(lengths(&layout)?);
-    if !matches!(record.slots.active(), Some(active) if active.sha256 == content.sha256) {
-        forget_what_is_not_there(&layout, &mut record).await;
-    }
+    forget_what_is_not_there(&layout, &mut record).await;
     let plan = plan::plan(&record, &content);
     if let Plan::Older { installed } = &plan
         && !options.force
     {
-        return Err(InstallError::Newer { installed: installed.clone(), this: env!("CARGO_PKG_VERSION") });
+        return Err(InstallError::Newer { installed: installed.clone(), this: version.to_owned() });
     }
 
     let service = service::Service::here(image.is_some());

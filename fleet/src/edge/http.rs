@@ -1,4 +1,4 @@
-//! Plain HTTP on the same port: health, metrics, signed releases.
+//! Plain HTTP on the same port: health, metrics, signed releases, installing a device.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use http_body_util::Full;
 use tonic::body::Body;
 
 use super::{CORS_REQUEST_HEADERS, authenticate};
-use crate::{context::Context, releases};
+use crate::{context::Context, install, releases};
 
 /// Any request that is not gRPC.
 pub(super) async fn answer(context: &Context, request: Request<Body>, from: IpAddr) -> Response<Body> {
@@ -16,6 +16,14 @@ pub(super) async fn answer(context: &Context, request: Request<Body>, from: IpAd
     match path {
         "/healthz" if reads => sentence(200, "ok\n"),
         "/metrics" if reads => metrics(context, request.headers(), from).await,
+        "/install.sh" if reads => {
+            // A root that was just published is in it.
+            context.releases.revision(context.clock.now());
+            install::script(context)
+        }
+        "/install/credentials" if *request.method() == Method::GET => {
+            install::credentials(context, request.headers(), request.uri().query().unwrap_or_default(), from).await
+        }
         _ if path.starts_with("/releases/") => {
             releases::serve::answer(context.releases.folder(), request.method(), path, request.headers())
                 .await
@@ -25,7 +33,7 @@ pub(super) async fn answer(context: &Context, request: Request<Body>, from: IpAd
             415,
             "this is a gRPC operation: POST it as application/grpc over HTTP/2, or as application/grpc-web+proto\n",
         ),
-        "/healthz" | "/metrics" => sentence(405, "only GET\n"),
+        "/healthz" | "/metrics" | "/install.sh" | "/install/credentials" => sentence(405, "only GET\n"),
         _ => sentence(404, "nothing here\n"),
     }
 }
@@ -55,7 +63,7 @@ pub(super) fn preflight() -> Response<Body> {
 }
 
 /// A status and a line for a person.
-pub(super) fn sentence(status: u16, text: &str) -> Response<Body> {
+pub(crate) fn sentence(status: u16, text: &str) -> Response<Body> {
     let mut answer = Response::new(Body::new(Full::from(text.to_owned())));
     *answer.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));

@@ -25,6 +25,7 @@ use tonic::{Status, body::Body, codegen::Service};
 use tonic_web::GrpcWebLayer;
 use tower_layer::Layer;
 
+pub(crate) use http::sentence;
 pub use serve::{Edge, ServeError, serve};
 pub use tls::{TlsError, acceptor};
 

@@ -14,7 +14,7 @@ use std::{
 use api::{
     brand,
     pb::platform::app::agent::v1::{PackageFormat, UpdateInfo},
-    releases::{Channel, Format, Release},
+    releases::{Channel, Format, Release, Root},
 };
 use semver::Version;
 
@@ -30,6 +30,7 @@ const LOOK_EVERY: Millis = 1_000;
 /// Every genuine channel and release.
 #[derive(Debug, Default)]
 pub struct Catalog {
+    root: Option<Root>,
     channels: HashMap<String, Channel>,
     releases: HashMap<(String, Version), Release>,
 }
@@ -75,7 +76,13 @@ impl Catalog {
                 Err(cause) => tracing::warn!(product, %version, cause = told(&cause), "a release is left out"),
             }
         }
+        catalog.root = Some(root);
         catalog
+    }
+
+    /// The newest root, which says whose signatures count.
+    pub fn root(&self) -> Option<&Root> {
+        self.root.as_ref()
     }
 
     /// What a version setting (`stable`, `dev`, `1.2.3`) means for a product on a platform. A URL means itself, so there

@@ -78,6 +78,21 @@ impl Factory {
         self.run(&words, &[Path::new("--key"), &self.key(), Path::new("--data"), &self.data])
     }
 
+    /// Signs and publishes one version of any product for this machine, and makes it `stable`.
+    pub fn publish(&self, product: &str, version: &str, number: u64, artifact: &Path) -> Result<(), Trouble> {
+        let document = self.folder.join(format!("{product}-{version}.json"));
+        let (number, key, platform) = (number.to_string(), self.key(), this_platform());
+        let words = ["sign", "--product", product, "--version", version, "--number", &number, "--platform", &platform];
+        self.run(
+            &words,
+            &[Path::new("--artifact"), artifact, Path::new("--key"), &key, Path::new("--out"), &document],
+        )?;
+        self.run(&["add", "--data"], &[self.data.as_path(), Path::new("--artifact"), artifact, &document])?;
+        let stable = format!("stable={version}");
+        let words = ["channel", "--product", product, "--set", &stable, "--key"];
+        self.run(&words, &[&key, Path::new("--data"), &self.data])
+    }
+
     fn run(&self, words: &[&str], paths: &[&Path]) -> Result<(), Trouble> {
         let mut command = Command::new(programs::find("platform-fleet")?);
         command.arg("release").args(words).args(paths);

@@ -11,6 +11,7 @@
 //! | `logs` | lines of agent and machine server |
 //! | `bad_input` | everything that is wrong |
 //! | `status` | what somebody at the device sees, and what an operator sees |
+//! | `install` | the agent as a service, in images and by the script; what a stopped service leaves |
 //! | `command_line` | the five things to try |
 //!
 //! Each has a folder, ports and processes of its own, so they run side by side. They wait for events and never look at
@@ -21,6 +22,7 @@
 mod bad_input;
 mod command_line;
 mod environment;
+mod install;
 mod logs;
 mod offline;
 mod restart;
