@@ -47,7 +47,12 @@ const HELD: u8 = 75;
 /// Needs root, or `--dev-mode` (EX_NOPERM of sysexits).
 const NEEDS_ROOT: u8 = 77;
 
+/// Most threads that wait for slow files and downloads at a time: a download, its digest, a question or two. The pool's
+/// own limit is 500.
+const POOL_THREADS_MAX: &str = "8";
+
 fn main() -> ExitCode {
+    bound_pool();
     let options = match args::parse(env::args_os().skip(1), |name| env::var_os(name), platform::ordinary_user()) {
         Ok(Request::Run(options)) => options.absolute(),
         Ok(Request::Status(options)) => return status::run(&options),
@@ -107,6 +112,16 @@ fn done(result: Result<(), InstallError>) -> ExitCode {
         InstallError::Lock(LockError::Held { .. }) => HELD,
         _ => FAILED,
     })
+}
+
+/// Tells the pool its limit in the only way it can be told. The machine server is not given the variable.
+#[expect(
+    unsafe_code,
+    reason = "a variable of one's own can only be set while there is one thread, and this is the first statement"
+)]
+fn bound_pool() {
+    // SAFETY: no other thread has been started that could read the environment.
+    unsafe { env::set_var("BLOCKING_MAX_THREADS", POOL_THREADS_MAX) };
 }
 
 /// To standard output, where somebody may have stopped reading.

@@ -35,6 +35,9 @@ use cgroup::{Leaf, Unit};
 use child::{Child, Dismissed, Home};
 use pipes::Pipes;
 
+/// How the agent bounds its own threads. A machine server that uses the same pool has a limit of its own.
+const OF_THE_POOL: &str = "BLOCKING_MAX_THREADS";
+
 /// The processes of this machine, as far as they concern the agent.
 pub struct LinuxProcesses {
     pipes: Pipes,
@@ -120,7 +123,7 @@ impl Processes for LinuxProcesses {
             .stdout(out)
             .stderr(err)
             .process_group(0);
-        for name in crate::service::OF_THE_MANAGER.into_iter().chain([passing::VARIABLE]) {
+        for name in crate::service::OF_THE_MANAGER.into_iter().chain([passing::VARIABLE, OF_THE_POOL]) {
             command.env_remove(name);
         }
         command.envs(launch.environment.iter().map(|(name, value)| (name, value)));
