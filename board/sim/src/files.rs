@@ -603,6 +603,7 @@ impl Files for FilesPort {
     async fn unpack(&self, from: &Path, to: &Path, limit: u64) -> Result<Digest, UnpackError> {
         let missing = || SimFiles::error("read", from, io::ErrorKind::NotFound);
         let packed = self.disk.look(&self.alive, from, |disk| disk.content(from).ok_or_else(missing))?;
+        self.disk.lose(to);
         let mut content = Vec::new();
         let mut stream = lzma_rust2::XzReader::new_mem_limit(&*packed, false, 8296).take(limit.saturating_add(1));
         let read = stream.read_to_end(&mut content);
@@ -612,6 +613,9 @@ impl Files for FilesPort {
         })?;
         if content.len() as u64 > limit {
             return Err(UnpackError::TooLong { path: from.to_owned(), limit });
+        }
+        if !stream.into_inner().into_inner().is_empty() {
+            return Err(UnpackError::Malformed { path: from.to_owned(), reason: "something follows it".to_owned() });
         }
         self.takes_as_long_as(packed.len() + content.len()).await;
         let written = self.disk.stream_begin(&self.alive, to, 0).and_then(|()| {

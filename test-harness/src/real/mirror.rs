@@ -11,6 +11,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 use super::Trouble;
@@ -24,6 +25,15 @@ pub enum Lie {
     Truncated(u64, Vec<u8>),
     /// Another address.
     Redirect(String),
+    /// This, and then that again and again until the visitor has gone or the mirror ends.
+    Endless {
+        /// Sent first: a status line, perhaps headers.
+        head: String,
+        /// Sent for ever.
+        again: Vec<u8>,
+        /// Between two of them.
+        pause: Duration,
+    },
 }
 
 /// A running mirror; it ends with this value.
@@ -127,6 +137,14 @@ fn serve(visitor: TcpStream, shared: &Shared) -> io::Result<()> {
         open(&shared.asked).push(path.clone());
         let lie =
             open(&shared.lies).iter().find(|(begin, _)| path.starts_with(begin.as_str())).map(|(_, lie)| lie.clone());
+        if let Some(Lie::Endless { head, again, pause }) = lie {
+            (&visitor).write_all(head.as_bytes())?;
+            while !shared.ended.load(Ordering::SeqCst) {
+                (&visitor).write_all(&again)?;
+                thread::sleep(pause);
+            }
+            return Ok(());
+        }
         if let Some(lie) = lie {
             return answer(&visitor, lie);
         }
@@ -202,6 +220,8 @@ fn answer(mut visitor: &TcpStream, lie: Lie) -> io::Result<()> {
         Lie::Body(status, body) => (status, body.len() as u64, None, body),
         Lie::Truncated(promised, body) => (200, promised, None, body),
         Lie::Redirect(to) => (302, 0, Some(to), Vec::new()),
+        // Answered where it is told.
+        Lie::Endless { .. } => return Ok(()),
     };
     let location = location.map(|to| format!("Location: {to}\r\n")).unwrap_or_default();
     write!(visitor, "HTTP/1.1 {status} So\r\nContent-Length: {promised}\r\n{location}Connection: close\r\n\r\n")?;

@@ -154,6 +154,39 @@ fn large_files_are_digested_and_copied_or_not_at_all() {
 }
 
 #[test]
+fn streams_are_unpacked_to_a_length_or_not_at_all() {
+    on_both(|side| {
+        let content: Vec<u8> = (0..50_000_u32).map(|at| at.to_le_bytes()[0]).collect();
+        let good = image::xz(&content, 1 << 16);
+        let doubled = [good.clone(), good.clone()].concat();
+        let write = |name: &str, bytes: &[u8]| side.files.write(&side.at(name), bytes, Access::Private).unwrap();
+        write("good", &good);
+        write("doubled", &doubled);
+        write("cut", &good[..good.len() / 2]);
+        write("large", &image::xz(&content, 12 << 20));
+        write("new", b"left by a power cut");
+        let (files, name, root) = (Rc::clone(&side.files), side.name, side.root.clone());
+        (side.run)(Box::pin(async move {
+            let (from, to) = (|name: &str| root.join(name), root.join("new"));
+            let digest = files.unpack(&from("good"), &to, 50_000).await.unwrap();
+            assert_eq!((digest.sha256, digest.len), (image::sha256(&content), 50_000), "{name}");
+            assert_eq!(files.digest(&to).await.unwrap(), digest, "{name}");
+            for (packed, limit, words) in [
+                ("good", 49_999, "unpacks to more than 49999 bytes"),
+                ("doubled", 1 << 20, "something follows it"),
+                ("cut", 1 << 20, "is not one whole xz stream"),
+                ("large", 1 << 20, "a dictionary of more than 8 MiB"),
+                ("missing", 1 << 20, "could not read"),
+            ] {
+                let error = files.unpack(&from(packed), &to, limit).await.unwrap_err().to_string();
+                assert!(error.contains(words), "{name} {packed}: {error}");
+                assert_eq!(files.read(&to, 100_000).unwrap(), None, "{name} {packed}: nothing is left");
+            }
+        }));
+    });
+}
+
+#[test]
 fn space_is_known_for_folders_that_will_be() {
     on_both(|side| {
         let space = side.files.space(&side.at("not/yet")).unwrap();

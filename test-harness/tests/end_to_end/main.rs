@@ -5,6 +5,7 @@
 //! | `sandbox` | `make sandbox` |
 //! | `environment` | variables of the machine server |
 //! | `versions` | which version runs, and what is refused |
+//! | `trust` | what a stolen fleet server can and cannot do |
 //! | `supervision` | a machine server that dies, hangs or does not listen |
 //! | `restart` | `MarkPartForRestart`, and waiting for updates before the first start |
 //! | `offline` | a fleet server that is not there |
@@ -29,5 +30,6 @@ mod restart;
 mod sandbox;
 mod status;
 mod supervision;
+mod trust;
 mod versions;
 mod world;
