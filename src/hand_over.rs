@@ -3,17 +3,15 @@
 //! Owns how an agent learns that a launcher started it, and the way back. Process number, open descriptors and
 //! environment stay; the machine server keeps its parent and its pipes.
 
-use std::{
-    ffi::OsString,
-    io,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{ffi::OsString, io, path::PathBuf, process::Command};
 
 use actors::update::slots::Slot;
 use api::brand;
 
-use crate::launcher::{Disk as _, SAFE, disk::SystemDisk};
+use crate::{
+    launcher::{Disk as _, SAFE, disk::SystemDisk},
+    platform,
+};
 
 /// What the launcher said when it started this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +46,12 @@ impl Launched {
         arguments: impl IntoIterator<Item = OsString>,
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> io::Error {
-        become_program(&self.launcher, usual(arguments), environment)
+        let mut command = Command::new(&self.launcher);
+        for name in [brand::ENV_LAUNCHER, brand::ENV_SLOT, brand::ENV_LAUNCH_NOTE] {
+            command.env_remove(name);
+        }
+        command.args(usual(arguments)).envs(environment);
+        platform::become_program(command)
     }
 }
 
@@ -57,20 +60,6 @@ fn usual(arguments: impl IntoIterator<Item = OsString>) -> impl Iterator<Item = 
     let mut arguments = arguments.into_iter().peekable();
     let _ = arguments.next_if(|first| first == SAFE);
     arguments
-}
-
-#[cfg(unix)]
-fn become_program(
-    program: &Path,
-    arguments: impl IntoIterator<Item = OsString>,
-    environment: impl IntoIterator<Item = (String, String)>,
-) -> io::Error {
-    use std::os::unix::process::CommandExt as _;
-    let mut command = Command::new(program);
-    for name in [brand::ENV_LAUNCHER, brand::ENV_SLOT, brand::ENV_LAUNCH_NOTE] {
-        command.env_remove(name);
-    }
-    command.args(arguments).envs(environment).exec()
 }
 
 #[cfg(test)]

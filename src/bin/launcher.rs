@@ -12,7 +12,6 @@ use std::{
     ffi::{OsStr, OsString},
     fmt::Display,
     io::{self, ErrorKind, Write as _},
-    os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
     thread,
@@ -113,17 +112,13 @@ fn end_server(arguments: &[OsString]) -> ExitCode {
 
 /// Executes the version; comes back only if that fails.
 fn become_agent(program: &Path, arguments: &[OsString], choice: &Choice, launcher: Option<&Path>) -> io::Error {
-    let mut command = bare(program);
-    command.args(choice.safe.then_some(SAFE)).args(arguments).env(brand::ENV_SLOT, choice.slot.name());
-    if let Some(launcher) = launcher {
-        command.env(brand::ENV_LAUNCHER, launcher);
-    }
-    if let Some(note) = &choice.note {
-        command.env(brand::ENV_LAUNCH_NOTE, note);
-    }
     let mut tries = 1;
     loop {
-        let error = command.exec();
+        let mut command = bare(program);
+        command.args(choice.safe.then_some(SAFE)).args(arguments).env(brand::ENV_SLOT, choice.slot.name());
+        command.envs(launcher.map(|launcher| (brand::ENV_LAUNCHER, launcher)));
+        command.envs(choice.note.as_ref().map(|note| (brand::ENV_LAUNCH_NOTE, note)));
+        let error = platform::become_program(command);
         let passes = matches!(
             error.kind(),
             ErrorKind::ExecutableFileBusy | ErrorKind::OutOfMemory | ErrorKind::WouldBlock | ErrorKind::Interrupted
@@ -151,7 +146,9 @@ fn as_agent(run: &Run<'_>, arguments: &[OsString]) -> ExitCode {
     let mut error = None;
     for slot in [first, first.other()] {
         let program = run.program(slot);
-        let refused = bare(&program).arg0(brand::AGENT).args(arguments).exec();
+        let mut command = bare(&program);
+        command.args(arguments);
+        let refused = platform::become_program(command);
         error.get_or_insert(format!("{}: {refused}", program.display()));
     }
     failed(&error.unwrap_or_default())

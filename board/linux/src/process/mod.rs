@@ -35,6 +35,8 @@ use cgroup::{Leaf, Unit};
 use child::{Child, Dismissed, Home};
 use pipes::Pipes;
 
+pub use start::become_program;
+
 /// How the agent bounds its own threads. A machine server that uses the same pool has a limit of its own.
 const OF_THE_POOL: &str = "BLOCKING_MAX_THREADS";
 

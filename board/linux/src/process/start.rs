@@ -67,6 +67,18 @@ pub(super) fn prepare(command: &mut Command, leaf: Option<&Leaf>, open_files_max
     unsafe { command.pre_exec(begin) };
 }
 
+/// Turns this process into that program, and returns only if it cannot. What the kernel cannot run is not handed to a
+/// shell; signals are received as a program expects it.
+#[expect(unsafe_code, reason = "nothing but execve happens in there, and this process is still its own")]
+pub fn become_program(mut command: Command) -> io::Error {
+    let Some(image) = Image::of(&command) else {
+        return io::Error::new(io::ErrorKind::InvalidInput, "there is a zero byte in its arguments or its environment");
+    };
+    // SAFETY: there is no fork here, and so nothing that could be in an unknown state.
+    unsafe { command.pre_exec(move || Err(image.become_it())) };
+    command.exec()
+}
+
 /// A program with its arguments and environment, as the kernel wants them.
 ///
 /// The standard library would end in `execvp`, which hands to a shell whatever the kernel does not know how to run: the
