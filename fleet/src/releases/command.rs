@@ -407,7 +407,9 @@ fn cosign(keys: &[PathBuf], path: &Path) -> Result<String, ReleaseError> {
         document = sign::add_signature(&document, &key)?.into_bytes();
     }
     write_whole(path, &document)?;
-    Ok(format!("{}: signed\n", path.display()))
+    // A root that has become complete, or anything else.
+    let complete = Root::pinned(&document).map_or_else(|_| String::new(), |root| for_devices(&root));
+    Ok(format!("{}: signed\n{complete}", path.display()))
 }
 
 fn channel(args: &ChannelArgs) -> Result<String, ReleaseError> {

@@ -55,6 +55,17 @@ impl Factory {
         self.run(&["add", "--data"], &[self.data.as_path(), Path::new("--artifact"), artifact, &document])
     }
 
+    /// Packs, signs and publishes one version of the machine server for this machine.
+    pub fn release_packed(&self, version: &str, number: u64, artifact: &Path) -> Result<(), Trouble> {
+        let document = self.folder.join(format!("{version}.json"));
+        let (number, platform, key) = (number.to_string(), this_platform(), self.key());
+        let words = ["sign", "--xz", "--version", version, "--number", &number, "--platform", &platform];
+        let files = [Path::new("--artifact"), artifact, Path::new("--key"), &key, Path::new("--out"), &document];
+        self.run(&words, &files)?;
+        let packed = artifact.with_file_name(format!("{}.xz", artifact.file_name().unwrap_or_default().display()));
+        self.run(&["add", "--data"], &[self.data.as_path(), Path::new("--artifact"), &packed, &document])
+    }
+
     /// Signs a version without publishing it, and gives the document back.
     pub fn sign(&self, platform: &str, version: &str, number: u64, artifact: &Path) -> Result<PathBuf, Trouble> {
         let document = self.folder.join(format!("{version}.json"));

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `sandbox` | `make sandbox` |
 //! | `environment` | variables of the machine server |
+//! | `flash` | what an update costs: bytes written, memory given back |
 //! | `versions` | which version runs, and what is refused |
 //! | `trust` | what a stolen fleet server can and cannot do |
 //! | `supervision` | a machine server that dies, hangs or does not listen |
@@ -24,6 +25,7 @@
 mod bad_input;
 mod command_line;
 mod environment;
+mod flash;
 mod install;
 mod launcher;
 mod logs;
