@@ -5,6 +5,7 @@
 #   make check     formatting, lints, licences and bans
 #   make bench     speed and memory, as ratios to limits measured in the same run; appended to docs/benchmarks.md
 #   make swarm     10,000 simulated days of devices with faults, and a million random configurations (ARGS="--days 100")
+#   make lab       the agent as an installed service, on virtual boards that boot systemd; needs root (ARGS="update")
 #   make build     the programs as they are shipped, into target/
 
 SHELL := /bin/bash
@@ -13,7 +14,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 ARGS ?=
 
-.PHONY: help sandbox test check fmt clippy deny bench swarm build programs needs docs
+.PHONY: help sandbox test lab check fmt clippy deny bench swarm build programs needs docs
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -32,6 +33,12 @@ sandbox: programs
 
 test: programs
 	packaging/test.sh
+
+# Without root it says so and skips.
+lab:
+	@[ "$$(id -u)" != 0 ] || packaging/needs.sh lab
+	@[ "$$(id -u)" != 0 ] || $(MAKE) --no-print-directory programs
+	@test-harness/lab/run.sh "$${CARGO_TARGET_DIR:-target}/debug/lab" $(ARGS)
 
 check: fmt clippy deny
 

@@ -1,10 +1,16 @@
 #!/usr/bin/env bash
-# Makes sure that what a build needs is there; installs it as root with apt, otherwise prints the command that does.
+# Makes sure that what a build needs is there, and with the word `lab` what the virtual boards need too; installs it as root with apt, otherwise prints the command that does.
 set -euo pipefail
 
 missing=()
 command -v cc >/dev/null || missing+=(gcc libc6-dev)
 command -v make >/dev/null || missing+=(make)
+if [ "${1:-}" = lab ]; then
+    command -v systemd-nspawn >/dev/null || missing+=(systemd-container)
+    command -v mmdebstrap >/dev/null || missing+=(mmdebstrap)
+    command -v ip >/dev/null || missing+=(iproute2)
+    command -v openssl >/dev/null || missing+=(openssl)
+fi
 if [ ${#missing[@]} -gt 0 ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         apt-get update -qq

@@ -1,7 +1,9 @@
 //! A whole world in one process, and real ones: everything the agent and the fleet server are tested with.
 //!
 //! `world` is a simulated device with a simulated fleet server, time and faults, in which the agent of production lives.
-//! `real` starts the real programs on this machine.
+//! `real` starts the real programs on this machine; `lab` installs them on virtual boards.
 
+#[cfg(target_os = "linux")]
+pub mod lab;
 pub mod real;
 pub mod world;
