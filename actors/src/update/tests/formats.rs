@@ -379,3 +379,37 @@ fn expiry_is_judged_by_the_best_clock_there_is() {
     assert_eq!(seen.today(clock(5, false)), clock(2000, false), "it has been later");
     assert_eq!(seen.today(clock(5, true)), clock(5, true), "a certain clock is believed");
 }
+
+#[test]
+fn who_may_name_an_address() {
+    use api::device_config::{Advanced, Settings, Trust, VersionControl};
+
+    let pin = |text: &str| VersionSetting::parse(text).expect("a setting");
+    // unsigned pins allowed, dev mode, of the agent?, address, taken?
+    let table = [
+        (true, false, false, "https://host/x", None),
+        (true, false, false, "file:///x", None),
+        (false, true, false, "file:///x", Some("allow_unsigned_pins")),
+        (true, false, true, "file:///x", None),
+        (true, false, true, "https://host/x", Some("the agent itself is taken from a local file only")),
+        (true, true, true, "https://host/x", None),
+        (false, true, true, "file:///x", Some("allow_unsigned_pins")),
+    ];
+    for (allowed, dev_mode, agent, address, refused) in table {
+        let defaults = Settings::default().advanced;
+        let trust = Trust { allow_unsigned_pins: allowed, ..defaults.trust.clone() };
+        let advanced = Advanced { trust, ..(*defaults).clone() };
+        let versions = VersionControl { agent: pin(address), server: pin(address) };
+        let wish = match agent {
+            true => Wish::of_agent(&versions, &advanced, dev_mode),
+            false => Wish::of_server(&versions, &advanced),
+        };
+        let target = Target::of_pin(&wish.setting).expect("a pin");
+        let said = crate::update::kind::refusal(&wish, &target);
+        let case = format!("{allowed} {dev_mode} {agent} {address}: {said:?}");
+        match refused {
+            None => assert_eq!(said, None, "{case}"),
+            Some(part) => assert!(said.is_some_and(|said| said.contains(part)), "{case}"),
+        }
+    }
+}
