@@ -36,13 +36,15 @@ const HEADER_BYTES_MAX: usize = 16 * 1024;
 pub struct PortableFetch {
     user_agent: String,
     tls: Tls,
+    /// Variables of the environment.
+    environment: fn(&str) -> Option<String>,
 }
 
 impl PortableFetch {
     /// Reads nothing yet. `user_agent` is how the agent introduces itself: "platform-agent/1.2.3".
     #[must_use]
     pub const fn new(user_agent: String, tls: Tls) -> Self {
-        PortableFetch { user_agent, tls }
+        PortableFetch { user_agent, tls, environment: |name| std::env::var(name).ok() }
     }
 
     fn agent(&self, url: &str, local: bool, stall: Duration, total: Duration) -> Result<Agent, FetchError> {
@@ -52,8 +54,7 @@ impl PortableFetch {
             return Err(bad());
         }
         let (host, encrypted) = (uri.host().unwrap_or_default(), uri.scheme_str() == Some("https"));
-        let environment = |name: &str| std::env::var(name).ok();
-        let proxy = if local { Ok(None) } else { proxy::from_environment(host, encrypted, environment) };
+        let proxy = if local { Ok(None) } else { proxy::from_environment(host, encrypted, self.environment) };
         let proxy = proxy.map_err(|error| FetchError::Unreachable { url: shown(url), reason: error.to_string() })?;
         let config = Agent::config_builder()
             .proxy(proxy)

@@ -218,3 +218,33 @@ fn what_was_asked_for_in_private_is_not_taken_from_the_open() {
     let error = get(address, &tls, "strange").unwrap_err().to_string();
     assert!(error.contains("certificate is not trusted"), "somebody in the middle: {error}");
 }
+
+#[test]
+fn downloads_take_the_proxy_of_the_environment_and_nothing_of_this_machine_does() {
+    static PROXY: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    let folder = tempfile::tempdir().unwrap();
+    // Connects everybody to itself: the file comes through the tunnel.
+    let proxy = Server::playing(vec![Box::new(|request, stream| {
+        assert!(request.starts_with("CONNECT fleet.invalid:80 "), "{request}");
+        let _ = stream.write_all(b"HTTP/1.1 200 Connected\r\n\r\n");
+        let mut asked = String::new();
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        while reader.read_line(&mut asked).unwrap_or(0) > 0 && !asked.ends_with("\r\n\r\n") {}
+        assert!(asked.starts_with("GET /file "), "{asked}");
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n0123");
+    })]);
+    PROXY.set(proxy.url("")).unwrap();
+    let fetch = PortableFetch {
+        environment: |name| (name == "HTTP_PROXY").then(|| PROXY.get().cloned()).flatten(),
+        ..PortableFetch::new("test/1".into(), Tls::default())
+    };
+    let get = |url: &str, name: &str| {
+        let what = Download { stall: Duration::from_secs(20), ..download(url, &folder.path().join(name), None) };
+        smol::block_on(fetch.download(&what, &Progress::default()))
+    };
+    // Its name is nobody's: only the proxy can have answered.
+    assert_eq!(get("http://fleet.invalid/file", "through").unwrap().len, 4);
+    let own = Server::playing(vec![answer("200 OK", &[], b"own")]);
+    assert_eq!(get(&own.url("/file"), "own").unwrap().len, 3);
+    assert_eq!(proxy.asked.lock().unwrap().len(), 1);
+}
