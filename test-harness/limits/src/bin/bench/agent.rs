@@ -3,7 +3,6 @@
 use std::{
     collections::HashMap,
     fs,
-    net::TcpListener,
     os::unix::net::UnixDatagram,
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
@@ -12,16 +11,15 @@ use std::{
 
 use api::{
     client::{Client, Credentials, Tls, Trust},
-    pb::platform::fleet::v1::{DeviceStatus, GetPartStatusRequest, admin_service, server_status, update_status},
+    pb::platform::fleet::v1::{DeviceStatus, update_status},
 };
 use limits::arg;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use test_harness::real::{
     agent::AgentOptions,
-    device::Device,
     eventually,
-    fleet::{Fleet, call, init},
+    fleet::{Fleet, init},
     process::Running,
     releases::Factory,
     stand_in,
@@ -29,7 +27,9 @@ use test_harness::real::{
 
 use crate::{
     Trouble,
+    subject::{Certificate, Site, Subject, child, next_child, tasks},
     table::{Table, rounded},
+    updates,
 };
 
 /// Bytes of the large update that is streamed.
@@ -111,77 +111,10 @@ pub(crate) fn measure(folder: &Path, idle_secs: u64, mut table: Table) -> Result
     let hasty = Subject::new(&site, "hasty", AgentOptions { minute: Some(SHORT_MINUTE), ..options("hasty") })?;
     hasty.configure(json!({}))?;
     crashes(&hasty, &mut table)?;
+    let updated = Subject::new(&site, "updated", AgentOptions { minute: Some(SHORT_MINUTE), ..options("updated") })?;
+    updates::of_the_server(folder, &factory, &updated, &mut table)?;
     fleet.process.stop()?;
     Ok(table)
-}
-
-/// A certificate for a fleet server on this machine, and whom to believe it.
-struct Certificate {
-    chain: PathBuf,
-    key: PathBuf,
-    /// The system's authorities and this one.
-    authorities: PathBuf,
-}
-
-impl Certificate {
-    fn make(folder: &Path) -> Result<Self, Trouble> {
-        /// Where Debian, Alpine and Arch keep theirs; without it the agent believes one authority and is a little smaller.
-        const OF_THE_SYSTEM: &str = "/etc/ssl/certs/ca-certificates.crt";
-        let [chain, key, authorities] = ["chain.pem", "key.pem", "authorities.pem"].map(|name| folder.join(name));
-        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
-        fs::write(&chain, made.cert.pem())?;
-        fs::write(&key, made.signing_key.serialize_pem())?;
-        let of_the_system = fs::read_to_string(OF_THE_SYSTEM).unwrap_or_default();
-        fs::write(&authorities, of_the_system + &made.cert.pem())?;
-        Ok(Certificate { chain, key, authorities })
-    }
-}
-
-/// The fleet server that the agents talk to.
-struct Site {
-    client: Client,
-    organization_id: String,
-    url: String,
-}
-
-/// A device of the bench, and how its agent is started.
-struct Subject<'s> {
-    client: &'s Client,
-    device: Device,
-    options: AgentOptions,
-    /// Of its machine server: a port that nobody else on this machine has.
-    status_url: String,
-}
-
-impl<'s> Subject<'s> {
-    fn new(site: &'s Site, name: &str, options: AgentOptions) -> Result<Self, Trouble> {
-        let device = Device::create(&site.client, &site.organization_id, name, name)?;
-        fs::create_dir_all(&options.folder)?;
-        device.write_credentials(&site.url, &options.credentials())?;
-        let free = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
-        Ok(Subject { client: &site.client, device, options, status_url: format!("http://{free}") })
-    }
-
-    /// Sets the `agent` section of the configuration.
-    fn configure(&self, mut agent: serde_json::Value) -> Result<(), Trouble> {
-        agent["advanced_settings"]["server_status_url"] = json!(self.status_url);
-        Ok(self.device.configure(self.client, &json!({ "agent": agent }))?)
-    }
-
-    fn wait_until_running(&self) -> Result<(), Trouble> {
-        self.status_when("a machine server that runs", |status| {
-            status.server.as_ref().is_some_and(|server| server.phase == i32::from(server_status::Phase::Running))
-        })
-    }
-
-    fn status_when(&self, what: &str, accept: impl Fn(&DeviceStatus) -> bool) -> Result<(), Trouble> {
-        let request = GetPartStatusRequest { part_id: self.device.part_id.clone() };
-        let accepted = eventually(what, || {
-            let status = call(self.client, admin_service::GET_PART_STATUS, &request).ok()?.status?;
-            accept(&status).then_some(())
-        });
-        Ok(accepted?)
-    }
 }
 
 /// CPU milliseconds that all threads have used when the service manager is told that the agent is ready.
@@ -383,10 +316,6 @@ fn streaming(subject: &Subject<'_>, agent: &mut Running, table: &mut Table) -> R
     Ok(())
 }
 
-fn tasks(pid: u32) -> impl Iterator<Item = PathBuf> {
-    fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten().map(|task| task.path())
-}
-
 /// Context switches so far of the threads that live.
 fn switches(pid: u32) -> u64 {
     tasks(pid).filter_map(|task| switches_of(&task)).sum()
@@ -407,34 +336,12 @@ fn memory(pid: u32) -> Memory {
     Memory { rss: field("Rss:"), pss: field("Pss:"), private_dirty: field("Private_Dirty:") }
 }
 
-/// The process that the agent has started.
-fn child(pid: u32) -> Option<u32> {
-    let children = tasks(pid).filter_map(|task| fs::read_to_string(task.join("children")).ok());
-    children.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()).next()
-}
-
-/// Waits for a child that is not `old` and runs its program already.
-fn next_child(agent: u32, old: u32) -> Result<u32, Trouble> {
-    let own = fs::read_link(format!("/proc/{agent}/exe"))?;
-    let begin = Instant::now();
-    while begin.elapsed() < Duration::from_secs(60) {
-        if let Some(new) = child(agent).filter(|pid| *pid != old)
-            && fs::read_link(format!("/proc/{new}/exe")).is_ok_and(|program| program != own)
-        {
-            return Ok(new);
-        }
-        // Not without a pause: the agent needs a processor too.
-        std::thread::sleep(Duration::from_micros(20));
-    }
-    Err("no machine server came back".into())
-}
-
 fn kill(pid: u32) -> Result<(), Trouble> {
     let pid = Pid::from_raw(i32::try_from(pid)?).ok_or("no process")?;
     Ok(kill_process(pid, Signal::KILL)?)
 }
 
-fn median(values: &mut [f64]) -> f64 {
+pub(crate) fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

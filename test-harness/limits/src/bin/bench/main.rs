@@ -5,7 +5,9 @@
 
 mod agent;
 mod fleet;
+mod subject;
 mod table;
+mod updates;
 
 use std::{fs, path::PathBuf, time::SystemTime};
 
