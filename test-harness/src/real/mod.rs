@@ -4,6 +4,7 @@
 //! with the value that started it. Waiting is for events (a line, an answer), bounded by [`PATIENCE`].
 
 pub mod agent;
+pub mod agents;
 pub mod device;
 pub mod fleet;
 pub mod http;

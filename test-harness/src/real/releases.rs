@@ -8,6 +8,8 @@ use std::{
     process::Command,
 };
 
+use api::brand;
+
 use super::{Trouble, programs};
 
 /// The manufacturer's folder of keys and documents, and the server's data folder it publishes to.
@@ -66,12 +68,29 @@ impl Factory {
         self.run(&["add", "--data"], &[self.data.as_path(), Path::new("--artifact"), &packed, &document])
     }
 
-    /// Signs a version without publishing it, and gives the document back.
+    /// Signs and publishes one version of the agent for this machine.
+    pub fn release_agent(&self, version: &str, number: u64, artifact: &Path) -> Result<(), Trouble> {
+        let document = self.sign_product(brand::AGENT, &this_platform(), version, number, artifact)?;
+        self.run(&["add", "--data"], &[self.data.as_path(), Path::new("--artifact"), artifact, &document])
+    }
+
+    /// Signs a version of the machine server without publishing it, and gives the document back.
     pub fn sign(&self, platform: &str, version: &str, number: u64, artifact: &Path) -> Result<PathBuf, Trouble> {
-        let document = self.folder.join(format!("{version}.json"));
+        self.sign_product(brand::MACHINE_SERVER, platform, version, number, artifact)
+    }
+
+    fn sign_product(
+        &self,
+        product: &str,
+        platform: &str,
+        version: &str,
+        number: u64,
+        artifact: &Path,
+    ) -> Result<PathBuf, Trouble> {
+        let document = self.folder.join(format!("{product}-{version}.json"));
         let number = number.to_string();
         let key = self.key();
-        let words = ["sign", "--version", version, "--number", &number, "--platform", platform];
+        let words = ["sign", "--product", product, "--version", version, "--number", &number, "--platform", platform];
         self.run(
             &words,
             &[Path::new("--artifact"), artifact, Path::new("--key"), &key, Path::new("--out"), &document],
@@ -79,9 +98,18 @@ impl Factory {
         Ok(document)
     }
 
-    /// Signs and publishes what channels mean from now on: `("stable", "1.1.0")`.
+    /// Signs and publishes what channels mean from now on for the machine server: `("stable", "1.1.0")`.
     pub fn channels(&self, meanings: &[(&str, &str)]) -> Result<(), Trouble> {
-        let mut words = vec!["channel".to_owned()];
+        self.channels_of(brand::MACHINE_SERVER, meanings)
+    }
+
+    /// The same for the agent.
+    pub fn agent_channels(&self, meanings: &[(&str, &str)]) -> Result<(), Trouble> {
+        self.channels_of(brand::AGENT, meanings)
+    }
+
+    fn channels_of(&self, product: &str, meanings: &[(&str, &str)]) -> Result<(), Trouble> {
+        let mut words = ["channel", "--product", product].map(str::to_owned).to_vec();
         for (channel, version) in meanings {
             words.extend(["--set".to_owned(), format!("{channel}={version}")]);
         }
