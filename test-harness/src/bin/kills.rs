@@ -181,7 +181,7 @@ impl Bench {
         let days = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
         let window = json!({"windows": [{"days": days, "from": "00:00", "to": "24:00", "tz": "UTC"}]});
         let config = json!({"agent": {
-            "version_control": {"platform-agent": agent, "platform-server": server},
+            "version_control": {"agent": agent, "platform-server": server},
             "advanced_settings": {"maintenance": window},
         }});
         self.device.configure(&self.client, &config)
