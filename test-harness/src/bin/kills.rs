@@ -123,7 +123,7 @@ fn run(folder: &Path, count: u64, from: u64) -> Result<Tally, Trouble> {
     agents::install(&first, &mut options)?;
     let layout = Layout::new(&options.root(), brand::AGENT);
     let mut bench = Bench { client, device, options, agent: None, layout, tally: Tally::default() };
-    bench.send(1, 1, &random)?;
+    bench.want("1.0.1", "1.0.1")?;
     bench.start()?;
     bench.arrive("1.0.1", "1.0.1")?;
     let mut walk = 1;
@@ -131,18 +131,15 @@ fn run(folder: &Path, count: u64, from: u64) -> Result<Tally, Trouble> {
         walk += 1;
         let (agent, server) = (1 + walk % VERSIONS, 1 + random.below(VERSIONS));
         let broken = walk % 6 == 0;
-        if broken {
-            bench.want(BROKEN, &format!("1.0.{server}"))?;
-        } else {
-            bench.send(agent, server, &random)?;
-        }
+        let agent = if broken { BROKEN.to_owned() } else { format!("1.0.{agent}") };
+        let server = format!("1.0.{server}");
+        bench.want(&agent, &server)?;
         for _ in 0..KILLS_PER_WALK.min(count - bench.tally.kills) {
             std::thread::sleep(Duration::from_millis(random.below(LIFE_MAX_MS)));
             bench.kill()?;
             bench.check()?;
         }
-        let agent = if broken { BROKEN.to_owned() } else { format!("1.0.{agent}") };
-        bench.arrive(&agent, &format!("1.0.{server}"))?;
+        bench.arrive(&agent, &server)?;
         if walk % 5 == 0 {
             println!("{}", bench.tally);
         }
@@ -171,11 +168,6 @@ fn publish(folder: &Path, factory: &Factory) -> Result<PathBuf, Trouble> {
 }
 
 impl Bench {
-    fn send(&self, agent: u64, server: u64, random: &Random) -> Result<(), Trouble> {
-        let _ = random;
-        self.want(&format!("1.0.{agent}"), &format!("1.0.{server}"))
-    }
-
     fn want(&self, agent: &str, server: &str) -> Result<(), Trouble> {
         // A window that is always open, so that the machine server's switch waits for no restart.
         let days = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
@@ -195,8 +187,7 @@ impl Bench {
     /// Kills whatever the process is now, launcher or agent, and starts the launcher again.
     fn kill(&mut self) -> Result<(), Trouble> {
         let Some(agent) = self.agent.take() else { return self.start() };
-        let program = fs::read_link(format!("/proc/{}/exe", agent.pid())).unwrap_or_default();
-        let is_launcher = program.ends_with(brand::LAUNCHER);
+        let is_launcher = is_launcher(agent.pid());
         let record = fs::read_to_string(self.layout.record()).unwrap_or_default();
         let state = record.split_once("\"state\":\"").and_then(|(_, rest)| rest.split('"').next()).unwrap_or("none");
         agent.kill();
@@ -232,15 +223,15 @@ impl Bench {
 
     /// Waits until both products are where they were sent, or have gone back from there.
     fn arrive(&mut self, agent: &str, server: &str) -> Result<(), Trouble> {
-        let begin = Instant::now();
         let mut last = None::<DeviceStatus>;
         let arrived = eventually(&format!("agent {agent} and machine server {server}"), || {
             // The service manager never sleeps.
             if self.agent.as_mut().is_none_or(|agent| !agent.is_running()) {
                 self.start().ok()?;
             }
+            // Polls come every five seconds; whoever asks does not wait for the next one.
             if let Some(running) = &self.agent
-                && begin.elapsed() > Duration::from_secs(1)
+                && !is_launcher(running.pid())
             {
                 running.signal(Signal::HUP);
             }
@@ -258,6 +249,10 @@ impl Bench {
         }
         self.check()
     }
+}
+
+fn is_launcher(pid: u32) -> bool {
+    fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|program| program.ends_with(brand::LAUNCHER))
 }
 
 /// Whether a walk to `version` is over.
