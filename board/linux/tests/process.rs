@@ -281,6 +281,20 @@ fn an_adopted_stranger_ends_for_unknown_reasons() {
 }
 
 #[test]
+fn a_server_that_has_ended_is_not_adopted_although_its_number_is_still_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    // Its parent, this test, does not ask how it ended, as the first process of a system that is slow to.
+    let mut dead = std::process::Command::new("true").spawn().unwrap();
+    let id = ProcessId { pid: dead.id(), start_ticks: start_ticks(dead.id()) };
+    let pid = rustix::process::Pid::from_raw(i32::try_from(id.pid).unwrap()).unwrap();
+    let ended = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+    rustix::process::waitid(rustix::process::WaitId::Pid(pid), ended).unwrap();
+    assert_eq!(start_ticks(id.pid), id.start_ticks, "it is still in the table");
+    as_agent(folder.path(), async |board| assert!(board.processes.adopt(id).is_none()));
+    dead.wait().unwrap();
+}
+
+#[test]
 fn a_server_that_no_agent_recorded_is_found_before_what_it_started() {
     let folder = tempfile::tempdir().unwrap();
     let note = ("NOTE".to_owned(), "it is mine".to_owned());

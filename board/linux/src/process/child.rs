@@ -9,6 +9,7 @@ use std::{
 
 use async_trait::async_trait;
 use board::process::{Exit, Process, ProcessId};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, pidfd_open, pidfd_send_signal,
     waitid,
@@ -62,12 +63,15 @@ impl Child {
         })
     }
 
-    /// Watches a process that some agent started; `None` when it is gone, or its number means another process now.
+    /// Watches a process that some agent started; `None` when it has ended, or its number means another process now.
+    ///
+    /// One that has ended keeps its number until its parent has asked how. To take it for a running one would be to
+    /// overlook what the agent before, which had seen its end, has started in its place.
     pub(super) fn found(id: ProcessId, home: Option<Home>, dismissed: &Dismissed) -> Option<Child> {
         // The handle first: whoever has the number after this, the handle is for who had it when it was opened.
         let handle = open(id.pid).ok()?;
         let stat = stat::of(id.pid)?;
-        if stat.start_ticks != id.start_ticks {
+        if stat.start_ticks != id.start_ticks || has_ended(&handle) {
             return None;
         }
         let handle = Async::new_nonblocking(handle).ok()?;
@@ -130,6 +134,12 @@ pub(super) fn exit(status: &WaitIdStatus) -> Exit {
         (None, Some(signal)) => Exit::Signal(signal),
         (None, None) => Exit::Unknown,
     }
+}
+
+/// Whether all threads of a process have ended. Its state alone would only tell of the first one.
+fn has_ended(handle: &OwnedFd) -> bool {
+    let mut ask = [PollFd::new(handle, PollFlags::IN)];
+    poll(&mut ask, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 fn open(pid: u32) -> io::Result<OwnedFd> {
