@@ -6,6 +6,7 @@
 #   make bench     speed and memory, as ratios to limits measured in the same run; appended to docs/benchmarks.md
 #   make swarm     10,000 simulated days of devices with faults, and a million random configurations (ARGS="--days 100")
 #   make lab       the agent as an installed service, on virtual boards that boot systemd; needs root (ARGS="update")
+#   make kills     500 kills of a real agent and its launcher in the middle of real updates (KILLS=50)
 #   make build     the programs as they are shipped, into target/
 
 SHELL := /bin/bash
@@ -13,8 +14,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 CARGO ?= cargo
 ARGS ?=
+KILLS ?= 500
 
-.PHONY: help sandbox test lab check fmt clippy deny bench swarm build programs needs docs
+.PHONY: help sandbox test lab check fmt clippy deny bench swarm build programs needs docs kills
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -62,6 +64,10 @@ bench: build
 
 swarm: needs
 	$(CARGO) run --quiet --release --package test-harness --bin swarm -- $(ARGS)
+
+# Real processes, real files: hundreds of kills in the middle of updates.
+kills: needs programs
+	$(CARGO) run --quiet --package test-harness --bin kills -- --count $(KILLS)
 
 # The pages that are written from tables in the source.
 docs:
