@@ -28,6 +28,14 @@ impl Machine {
         }
     }
 
+    fn running_version(&self) -> String {
+        match (self.policy.kind.launched(), &self.server.program) {
+            // Known before its keeper says so.
+            (Some(launched), _) => launched.version.clone(),
+            (None, program) => program.as_ref().map(|program| program.version.clone()).unwrap_or_default(),
+        }
+    }
+
     /// For the fleet server and people.
     #[must_use]
     pub fn progress(&self) -> UpdateStatus {
@@ -54,7 +62,7 @@ impl Machine {
             phase: phase.into(),
             wanted: without_secrets(&self.record.wanted),
             target_version,
-            running_version: self.server.program.as_ref().map(|program| program.version.clone()).unwrap_or_default(),
+            running_version: self.running_version(),
             installed_version: version(slots.active()),
             percent: if phase == Phase::Downloading { self.percent } else { 0 },
             last_error: last_error.cloned().unwrap_or_default(),

@@ -80,6 +80,17 @@ impl Driver {
     /// # Panics
     /// When time stands still although somebody waits for it, or a task panicked.
     pub fn run_for(&self, time: Duration, mut rested: impl FnMut()) -> Driven {
+        self.run_while(time, || {
+            rested();
+            true
+        })
+    }
+
+    /// Runs for `time`, or until `rested`, which is called whenever no task can move, says that it is enough.
+    ///
+    /// # Panics
+    /// When time stands still although somebody waits for it, or a task panicked.
+    pub fn run_while(&self, time: Duration, mut rested: impl FnMut() -> bool) -> Driven {
         let clock = &self.sim.clock;
         let end = clock.elapsed().saturating_add(time);
         let mut jumps_at_once = 0;
@@ -87,7 +98,9 @@ impl Driver {
             if let Driven::Interrupted(by) = self.settle() {
                 return Driven::Interrupted(by);
             }
-            rested();
+            if !rested() {
+                return Driven::Done;
+            }
             let left = end.saturating_sub(clock.elapsed());
             match clock.next_change().filter(|&next| next <= left) {
                 Some(next) => {

@@ -19,7 +19,7 @@ use api::pb::platform::{
     },
     common::v1::LogEntry,
     fleet::v1::{
-        DeviceStatus, Product, ReportRequest, ReportResponse, UpdateRetry, UploadLogsRequest, UploadLogsResponse,
+        DeviceStatus, ReportRequest, ReportResponse, UpdateRetry, UpdateStatus, UploadLogsRequest, UploadLogsResponse,
     },
 };
 use async_trait::async_trait;
@@ -353,10 +353,11 @@ impl Cloud for SimCloud {
             self.inner.mark_told.set(false);
         }
         let edition = self.inner.retry.get();
-        let is_open = !status.updates.iter().any(|update| update.retried >= edition);
-        let retry = UpdateRetry { product: Product::MachineServer.into(), edition };
+        let is_open = |update: &&UpdateStatus| !update.wanted.is_empty() && update.retried < edition;
+        let retry = |update: &UpdateStatus| UpdateRetry { product: update.product, edition };
+        let retries = status.updates.iter().filter(is_open).map(retry).collect();
         self.inner.report.replace(Some((self.inner.clock.elapsed(), status)));
-        self.answered(Call::Report, ReportResponse { retries: if is_open { vec![retry] } else { Vec::new() } })
+        self.answered(Call::Report, ReportResponse { retries })
     }
 
     async fn upload_logs(&self, request: UploadLogsRequest) -> Result<UploadLogsResponse, CloudError> {

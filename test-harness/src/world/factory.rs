@@ -19,6 +19,8 @@ use api::{
 use board_sim::{SimWeb, clock::WALL_AT_START, fetch::Resource, image};
 use semver::Version;
 
+use super::launch::AGENT_BYTES;
+
 /// Where the simulated fleet server is.
 pub const SERVER: &str = "http://fleet.test:8080";
 /// Size of a machine server, unless a test says otherwise: a few chunks on the wire.
@@ -33,7 +35,7 @@ struct Inner {
     numbers: Cell<u64>,
     channel_versions: Cell<u64>,
     channels: RefCell<BTreeMap<String, Channel>>,
-    numbers_of: RefCell<BTreeMap<Version, u64>>,
+    numbers_of: RefCell<BTreeMap<(String, Version), u64>>,
 }
 
 /// The factory.
@@ -89,20 +91,39 @@ impl Factory {
     /// # Panics
     /// When the version is none.
     pub fn release_bytes(&self, version: &str, bytes: Vec<u8>) {
+        self.publish(brand::MACHINE_SERVER, version, bytes);
+    }
+
+    /// Publishes a version of the agent, in no channel.
+    ///
+    /// # Panics
+    /// When the version is none.
+    pub fn release_agent(&self, version: &str) {
+        self.publish(brand::AGENT, version, self.agent_image(version));
+    }
+
+    /// The bytes of a version of the agent.
+    #[must_use]
+    pub fn agent_image(&self, version: &str) -> Vec<u8> {
+        image::program(version, &self.inner.platform, AGENT_BYTES)
+    }
+
+    fn publish(&self, product: &str, version: &str, bytes: Vec<u8>) {
         let inner = &self.inner;
         inner.numbers.set(inner.numbers.get() + 1);
         let sha256 = image::sha256(&bytes);
         let version: Version = version.parse().expect("versions are semantic");
         let release = Release {
-            product: brand::MACHINE_SERVER.to_owned(),
+            product: product.to_owned(),
             version: version.clone(),
             number: inner.numbers.get(),
             expires: expiry(),
             artifacts: vec![Artifact::raw(&inner.platform, sha256, bytes.len() as u64)],
         };
-        inner.numbers_of.borrow_mut().insert(version.clone(), release.number);
+        inner.numbers_of.borrow_mut().insert((product.to_owned(), version.clone()), release.number);
         let document = sign::release(&release, &[&inner.key]).expect("the release is complete");
-        self.inner.web.serve(self.document_url(&version), Resource::of(document));
+        let url = format!("{SERVER}{}", release_path(product, &version));
+        self.inner.web.serve(url, Resource::of(document));
         self.inner.web.serve(artifact_url(&sha256), Resource::of(bytes));
     }
 
@@ -111,17 +132,30 @@ impl Factory {
     /// # Panics
     /// When the version was not released.
     pub fn channel(&self, name: &str, version: &str) {
+        self.set(name, brand::MACHINE_SERVER, version);
+    }
+
+    /// Says which agent a channel means from now on.
+    ///
+    /// # Panics
+    /// When the version was not released.
+    pub fn agent_channel(&self, name: &str, version: &str) {
+        self.set(name, brand::AGENT, version);
+    }
+
+    fn set(&self, name: &str, product: &str, version: &str) {
         let inner = &self.inner;
         inner.channel_versions.set(inner.channel_versions.get() + 1);
         let version: Version = version.parse().expect("versions are semantic");
-        let number = *inner.numbers_of.borrow().get(&version).expect("released first");
-        let entry = ChannelEntry { product: brand::MACHINE_SERVER.to_owned(), version, number };
-        let channel = Channel {
-            name: name.to_owned(),
-            version: inner.channel_versions.get(),
-            expires: expiry(),
-            products: vec![entry],
-        };
+        let number = *inner.numbers_of.borrow().get(&(product.to_owned(), version.clone())).expect("released first");
+        let entry = ChannelEntry { product: product.to_owned(), version, number };
+        let mut products =
+            inner.channels.borrow().get(name).map(|channel| channel.products.clone()).unwrap_or_default();
+        products.retain(|entry| entry.product != product);
+        products.push(entry);
+        products.sort_by(|one, other| one.product.cmp(&other.product));
+        let channel =
+            Channel { name: name.to_owned(), version: inner.channel_versions.get(), expires: expiry(), products };
         let document = sign::channel(&channel, &[&inner.key]).expect("the channel is complete");
         inner.web.serve(format!("{SERVER}{}", channel_path(name)), Resource::of(document));
         inner.channels.borrow_mut().insert(name.to_owned(), channel);

@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use api::brand;
 use board::Wall;
 use board_sim::{SimBoard, image};
 
@@ -21,9 +22,11 @@ pub(super) struct Watcher {
     last_said: BTreeMap<u64, u64>,
     interrupted: bool,
     rotten: bool,
-    /// The executables of the last look, and whether one of them was startable.
+    /// The executables of the last look, and whether one of the machine server and one of the agent was startable.
     executables: Vec<(PathBuf, u64, Wall)>,
     startable: bool,
+    agent: bool,
+    had_agent: bool,
 }
 
 impl Watcher {
@@ -50,13 +53,21 @@ impl Watcher {
             self.writes_seen = board.files.writes();
             let executables = board.files.executables();
             if executables != self.executables {
-                self.startable = executables.iter().any(|(path, ..)| is_startable(board, path));
+                let any = |product: &str| {
+                    let mut slots = executables.iter().filter(|(path, ..)| path.ends_with(product));
+                    slots.any(|(path, ..)| is_startable(board, path))
+                };
+                (self.startable, self.agent) = (any(brand::MACHINE_SERVER), any(brand::AGENT));
                 self.executables = executables;
             }
             if self.installed && !self.startable && !self.rotten {
                 return Err("no version can be started any more".into());
             }
             self.installed |= self.startable && starts > 0;
+            if self.had_agent && !self.agent && !self.rotten {
+                return Err("no agent can be started any more".into());
+            }
+            self.had_agent |= self.agent;
         }
         self.look_at_lines(cloud)
     }

@@ -7,6 +7,8 @@ use board::Board;
 use board_sim::{Driver, SimClock};
 use smol::{LocalExecutor, Task};
 
+use super::launch::Start;
+
 /// What an agent needs to live.
 pub struct Needs {
     /// The device.
@@ -21,10 +23,17 @@ pub struct Needs {
     pub seed: u64,
     /// For log records, which know no board.
     pub clock: SimClock,
+    /// What the launcher said, in a world that has one.
+    pub start: Option<Start>,
 }
 
 /// Resolves when the agent has ended, with what it says about that.
 type Run = Pin<Box<dyn Future<Output = String>>>;
+
+/// Last words of an agent that becomes the next one.
+pub const HANDS_OVER: &str = "hands over";
+/// First words of an agent that ended without being asked; whoever started it does so again.
+pub const CRASHES: &str = "crashes";
 
 /// A started agent.
 pub struct Started {
@@ -59,6 +68,10 @@ impl Life {
 
     pub(super) fn ask_to_stop(&self) {
         (self.stop)();
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.task.as_ref().is_some_and(Task::is_finished)
     }
 
     /// What it said at its end, if it has ended.

@@ -11,6 +11,7 @@ pub mod factory;
 pub mod faults;
 pub mod interruptions;
 mod invariants;
+pub mod launch;
 pub mod life;
 mod production;
 pub mod trial;
@@ -29,7 +30,8 @@ use chronicle::Chronicle;
 use cloud::SimCloud;
 use factory::Factory;
 use invariants::Watcher;
-use life::{Agent, Life, Needs};
+use launch::{Agents, EXEC_TAKES};
+use life::{Agent, CRASHES, HANDS_OVER, Life, Needs};
 
 /// Time from a power cut to the next start of the agent.
 pub const BOOT_TAKES: Duration = Duration::from_secs(15);
@@ -53,6 +55,8 @@ pub struct Hands {
     pub factory: Factory,
     /// What happened.
     pub chronicle: Chronicle,
+    /// The versions of the agent, in a world with a launcher.
+    pub agents: Agents,
 }
 
 /// The world.
@@ -60,6 +64,8 @@ pub struct World {
     /// Everything in it that a test can change.
     pub hands: Hands,
     agent: Agent,
+    /// Agents are started by a launcher.
+    launched: bool,
     life: Option<Life>,
     watcher: Watcher,
     seed: Seed,
@@ -112,8 +118,18 @@ impl World {
         let defaults = serde_json::json!({"advanced_settings": {"release_keys": [factory.public_key()]}});
         board.files.put(brand::DEFAULTS_FILE, defaults.to_string(), Access::Readable);
         let chronicle = Chronicle::new(&board.clock);
-        let hands = Hands { board, cloud, factory, chronicle };
-        World { hands, agent, life: None, watcher: Watcher::default(), seed, lives: 0 }
+        let hands = Hands { board, cloud, factory, chronicle, agents: Agents::default() };
+        World { hands, agent, launched: false, life: None, watcher: Watcher::default(), seed, lives: 0 }
+    }
+
+    /// The same with a launcher, and this version of the agent installed and stable.
+    #[must_use]
+    pub fn with_launcher(mut self, version: &str) -> Self {
+        self.launched = true;
+        self.agents.install(&self.board, version);
+        self.factory.release_agent(version);
+        self.factory.agent_channel("stable", version);
+        self
     }
 
     /// Starts the agent. One that is interrupted while it is being made is started again, as its launcher would.
@@ -124,15 +140,25 @@ impl World {
         assert!(self.life.is_none(), "the agent lives already");
         self.lives += 1;
         let driver = Driver::new(&self.board);
-        let needs = Needs {
-            board: self.board.switch_on(),
-            cloud: Rc::new(self.cloud.clone()),
-            executor: driver.executor(),
-            trace: self.chronicle.trace(),
-            seed: self.seed.0 ^ u64::from(self.lives),
-            clock: self.board.clock.clone(),
-        };
-        let started = catch_unwind(AssertUnwindSafe(|| (self.agent)(needs)));
+        let board = self.board.switch_on();
+        let started = catch_unwind(AssertUnwindSafe(|| {
+            let wait = |time| self.elapse(time);
+            let start = self.launched.then(|| self.agents.launch(&self.board, &board, wait));
+            if let Some(start) = &start {
+                let safe = if start.safe { " with --safe" } else { "" };
+                let note = start.launched.note.as_deref().map(|note| format!(": {note}")).unwrap_or_default();
+                self.chronicle.note(format!("agent {} starts{safe}{note}", start.version));
+            }
+            (self.agent)(Needs {
+                board,
+                cloud: Rc::new(self.cloud.clone()),
+                executor: driver.executor(),
+                trace: self.chronicle.trace(),
+                seed: self.seed.0 ^ u64::from(self.lives),
+                clock: self.board.clock.clone(),
+                start,
+            })
+        }));
         match (started, self.board.files.take_interruption()) {
             (Ok(started), _) => self.life = Some(Life::begin(driver, started)),
             (Err(_), Some(by)) => self.interrupted(by),
@@ -162,10 +188,14 @@ impl World {
         let end = self.board.clock.elapsed() + time;
         loop {
             let left = end.saturating_sub(self.board.clock.elapsed());
-            match self.drive_on(left) {
+            match self.drive(left) {
                 Driven::Interrupted(by) => self.interrupted(by),
-                Driven::Done if self.life.is_none() || self.board.clock.elapsed() >= end => break,
-                Driven::Done => {}
+                Driven::Done => {
+                    self.next_life();
+                    if self.life.is_none() || self.board.clock.elapsed() >= end {
+                        break;
+                    }
+                }
             }
         }
     }
@@ -222,6 +252,12 @@ impl World {
             }
             if let Some(words) = self.life.as_mut().and_then(Life::last_words) {
                 self.chronicle.note(format!("agent ended: {words}"));
+                if words == HANDS_OVER {
+                    // It was asked a moment too late, and the next one is asked.
+                    self.become_the_next();
+                    self.life.as_ref().expect("it was just started").ask_to_stop();
+                    continue;
+                }
                 break;
             }
             let took = self.board.clock.elapsed() - began;
@@ -290,13 +326,30 @@ impl World {
         expected.assert_eq(&self.chronicle.render());
     }
 
-    /// Drives, and does not take an end of the agent that nobody asked for.
-    fn drive_on(&mut self, time: Duration) -> Driven {
-        let driven = self.drive(time);
-        if let Some(words) = self.life.as_mut().and_then(Life::last_words) {
+    /// Starts the next life of an agent that ended by itself, if that is how it is meant.
+    fn next_life(&mut self) {
+        let Some(words) = self.life.as_mut().and_then(Life::last_words) else { return };
+        if words == HANDS_OVER {
+            self.become_the_next();
+        } else if let Some(how) = words.strip_prefix(CRASHES) {
+            self.chronicle.note(format!("agent crashes{how}"));
+            self.watcher.interrupted();
+            self.board.end_life();
+            self.life = None;
+            self.pass(RESTART_TAKES);
+            self.start();
+        } else {
             panic!("the agent ended by itself: {words}\n{}", self.chronicle.tail(TAIL_LINES));
         }
-        driven
+    }
+
+    /// `exec`: the process stays, and so does everything it has open for the next one.
+    fn become_the_next(&mut self) {
+        self.chronicle.note("agent hands over");
+        self.board.end_life();
+        self.life = None;
+        self.pass(EXEC_TAKES);
+        self.start();
     }
 
     fn drive(&mut self, time: Duration) -> Driven {
@@ -305,10 +358,11 @@ impl World {
             return Driven::Done;
         };
         let (hands, watcher) = (&self.hands, &mut self.watcher);
-        life.driver.run_for(time, || {
+        life.driver.run_while(time, || {
             if let Err(wrong) = watcher.look(&hands.board, &hands.cloud) {
                 panic!("{wrong}, after {:?}\n{}", hands.board.clock.elapsed(), hands.chronicle.tail(TAIL_LINES));
             }
+            !life.has_ended()
         })
     }
 }

@@ -2,20 +2,32 @@
 //!
 //! Only what `main` does around the wiring is repeated here: ready, watchdog, stopping, and where log records go.
 
-use std::{cell::RefCell, rc::Rc, sync::Once};
+use std::{
+    cell::RefCell,
+    path::{Path, PathBuf},
+    rc::Rc,
+    sync::Once,
+};
 
 use actors::{
+    cloud::port::Cloud,
     kit::{lossy, mailbox},
     logs::line::{Level, Line, TEXT_BYTES_MAX},
+    update::slots::Layout,
 };
 use api::brand;
+use board::{Board, files::Files};
 use board_sim::{Random, SimClock};
-use platform_agent::wiring::{self, Identity, Options, Parts};
+use platform_agent::{
+    launcher::{self, Disk as _, LIVED, Mark, disk::OnBoard},
+    wiring::{self, Identity, Options, Parts},
+};
 use smol::future::FutureExt as _;
 
 use super::{
     Seed, World, factory,
-    life::{Agent, Needs, Started},
+    launch::{self, Conduct, Deaf, Start, WATCHDOG},
+    life::{Agent, CRASHES, HANDS_OVER, Needs, Started},
     minutes,
 };
 
@@ -38,12 +50,18 @@ impl World {
         World::with(seed, Some(wait))
     }
 
+    /// The same with a launcher, and version 1.0.0 of the agent.
+    #[must_use]
+    pub fn launched(seed: Seed) -> World {
+        World::with(seed, None).with_launcher("1.0.0")
+    }
+
     fn with(seed: Seed, wait: Option<bool>) -> World {
         World::with_agent(seed, agent(wait))
     }
 }
 
-fn options(wait: Option<bool>) -> Options {
+fn options(wait: Option<bool>, start: Option<&Start>) -> Options {
     Options {
         root: brand::ROOT_FOLDER.into(),
         credentials: brand::CREDENTIALS_FILE.into(),
@@ -52,15 +70,23 @@ fn options(wait: Option<bool>) -> Options {
         wait,
         dev_mode: false,
         minute: minutes(1),
-        launched: None,
-        safe: false,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        launched: start.map(|start| start.launched.clone()),
+        safe: start.is_some_and(|start| start.safe),
+        version: start.map_or_else(|| env!("CARGO_PKG_VERSION").to_owned(), |start| start.version.clone()),
     }
 }
 
 fn agent(wait: Option<bool>) -> Agent {
     Rc::new(move |needs: Needs| {
-        let Needs { board, cloud, executor, trace, seed, clock } = needs;
+        let Needs { board, cloud, executor, trace, seed, clock, start } = needs;
+        let conduct = start.as_ref().map(|start| start.conduct).unwrap_or_default();
+        if let Some(started) = stillborn(conduct, &board) {
+            return started;
+        }
+        let cloud: Rc<dyn Cloud> = if conduct == Conduct::NeverReachesCloud { Rc::new(Deaf(cloud)) } else { cloud };
+        if start.as_ref().is_some_and(|start| start.safe) {
+            set_aside(&*board.files);
+        }
         let (log_writer, log_lines) = wiring::log_ring();
         listen(log_writer.clone(), clock);
         let (random, known) = (Random::new(seed), Rc::clone(&cloud));
@@ -75,30 +101,108 @@ fn agent(wait: Option<bool>) -> Agent {
             random: Rc::new(move || random.any()),
             set_debug: Rc::new(|_| ()),
             trace,
-            options: options(wait),
+            options: options(wait, start.as_ref()),
         };
         let agent = wiring::build(parts, &executor);
         board.service.ready("running");
         let (stop, asked) = mailbox::outside(1);
+        // Held for as long as this life is: what is passed on is passed on by the end of it.
+        let pipes = Rc::new(RefCell::new(None));
+        let passed_on = Rc::clone(&pipes);
         let run = Box::pin(async move {
-            let unasked = async { Some(agent.supervisor.unasked_end().await) };
+            let mark = |mark| {
+                let Some(start) = &start else { return };
+                let root = Path::new(brand::ROOT_FOLDER);
+                if let Err(error) = launcher::mark(&OnBoard(&*board.files), root, start.launched.slot, mark) {
+                    log::error!("{error}");
+                }
+            };
+            let clock = &board.clock;
+            let dies = async {
+                match conduct {
+                    Conduct::DiesAfter(time) => clock.sleep_until(clock.now() + time).await,
+                    _ => smol::future::pending().await,
+                }
+                End::Crash
+            };
+            let unasked = async { End::Unasked(agent.supervisor.unasked_end().await) };
             let fed = async {
                 agent.supervisor.feed_watchdog(&*board.service).await;
-                None
+                smol::future::pending().await
+            };
+            let lived = async {
+                clock.sleep_until(clock.now() + LIVED).await;
+                mark(Mark::Lived);
+                smol::future::pending().await
             };
             let stopped = async {
                 asked.next().await;
-                None
+                End::Asked
             };
-            if let Some(actor) = unasked.or(fed).or(stopped).await {
-                return format!("{actor} ended although nobody asked it to");
+            let makes_way = async {
+                loop {
+                    agent.hand_over_wanted().await;
+                    match OnBoard(&*board.files).is_program(&launch::launcher()) {
+                        Ok(()) => return End::HandOver,
+                        Err(why) => agent.hand_over_failed(&why),
+                    }
+                }
+            };
+            let end = dies.or(unasked).or(fed).or(lived).or(stopped).or(makes_way).await;
+            match end {
+                End::Crash => return format!("{CRASHES} after a while"),
+                End::Unasked(actor) => return format!("{actor} ended although nobody asked it to"),
+                End::Asked => board.service.stopping(),
+                End::HandOver => agent.hand_over.set(true),
             }
-            board.service.stopping();
             agent.stop().await;
-            "as asked".to_owned()
+            mark(Mark::Stopped);
+            if matches!(end, End::Asked) {
+                return "as asked".to_owned();
+            }
+            passed_on.replace(Some(board.processes.pass_on()));
+            HANDS_OVER.to_owned()
         });
-        Started { run, stop: Box::new(move || stop.try_send(()).unwrap_or_default()) }
+        let stop = move || {
+            let _held = &pipes;
+            stop.try_send(()).unwrap_or_default();
+        };
+        Started { run, stop: Box::new(stop) }
     })
+}
+
+/// How a life ends.
+enum End {
+    Asked,
+    HandOver,
+    Crash,
+    Unasked(&'static str),
+}
+
+/// A version that never gets as far as its actors.
+fn stillborn(conduct: Conduct, board: &Board) -> Option<Started> {
+    let clock = Rc::clone(&board.clock);
+    let run: std::pin::Pin<Box<dyn Future<Output = String>>> = match conduct {
+        Conduct::DiesAtOnce => Box::pin(async { format!("{CRASHES} at once") }),
+        Conduct::Hangs => Box::pin(async move {
+            clock.sleep_until(clock.now() + WATCHDOG).await;
+            format!("{CRASHES}: ended by the watchdog")
+        }),
+        Conduct::Lives | Conduct::CannotStart | Conduct::DiesAfter(_) | Conduct::NeverReachesCloud => return None,
+    };
+    Some(Started { run, stop: Box::new(|| ()) })
+}
+
+/// What `--safe` does before anything is read: see `platform_agent::safe`.
+fn set_aside(files: &dyn Files) {
+    let root = Path::new(brand::ROOT_FOLDER);
+    let records = [brand::AGENT, brand::MACHINE_SERVER].map(|product| Layout::new(root, product).record());
+    let state = root.join("state");
+    for path in [state.join("config.cache"), state.join("restarts.counter")].into_iter().chain(records) {
+        let aside = PathBuf::from(format!("{}.set-aside", path.display()));
+        // One that is not there cannot be renamed.
+        let _ = files.rename(&path, &aside);
+    }
 }
 
 /// From now on, log records of this thread are lines of this agent.

@@ -9,6 +9,8 @@ mod a_full_disk;
 mod a_hung_server;
 mod a_restart_asked_for;
 mod a_weekend_offline;
+mod agents_that_fail;
+mod an_agent_updates_itself;
 mod clocks_that_jump;
 mod crash_loops;
 mod environment_waits_for_permission;

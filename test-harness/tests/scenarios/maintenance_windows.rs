@@ -8,7 +8,7 @@ use test_harness::world::{World, hours, minutes};
 use crate::{assert_serves, serving, starts, variable};
 
 /// A time zone file that says: no offset, no rules.
-fn utc() -> Vec<u8> {
+pub(crate) fn utc() -> Vec<u8> {
     let counts = [0_u32, 0, 0, 0, 1, 4];
     let header =
         [b"TZif2".to_vec(), vec![0; 15], counts.iter().flat_map(|count| count.to_be_bytes()).collect()].concat();

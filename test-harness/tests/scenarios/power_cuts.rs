@@ -1,9 +1,10 @@
 //! The power may go, and the agent may be killed, at any write: afterwards everything ends as if it had not.
 
+use api::pb::platform::fleet::v1::update_status::Phase;
 use serde_json::json;
-use test_harness::world::{Seed, World, interruptions::at_every_write, minutes};
+use test_harness::world::{Seed, World, interruptions::at_every_write, launch::Conduct, minutes};
 
-use crate::variable;
+use crate::{an_agent_updates_itself::own_update, variable};
 
 fn world() -> World {
     World::new(Seed(1))
@@ -78,4 +79,66 @@ fn during_a_restart_that_somebody_asked_for() {
         },
     );
     println!("{runs} runs");
+}
+
+/// What must be true at the end whatever was interrupted: the agent that is wanted, or the one before, and nothing that
+/// happened twice.
+fn agent_is(world: &World, version: &str, phase: Phase, bad: &[&str]) {
+    let update = own_update(world);
+    let history: Vec<_> = world.agents.starts().into_iter().map(|start| (start.version, start.safe)).collect();
+    assert_eq!((update.phase(), update.running_version.as_str()), (phase, version), "{update:?}");
+    assert_eq!(world.agents.version().as_deref(), Some(version));
+    assert_eq!(update.bad_versions, bad, "an interruption is not the version's fault: {update:?}");
+    assert_eq!(world.agents.switches_to("2.0.0"), 1, "never two switches: {history:?}");
+    assert!(history.iter().all(|(_, safe)| !safe), "nothing was set aside: {history:?}");
+    assert_eq!(world.board.processes.serving().as_deref(), Some("1.0.0"));
+    assert_eq!(world.board.processes.most_at_once(), 1);
+}
+
+fn updated_to(conduct: Conduct) -> impl Fn(&mut World) {
+    move |world| {
+        world.agents.script("2.0.0", conduct);
+        world.factory.release_agent("2.0.0");
+        world.start();
+        world.run_for(minutes(6));
+        world.cloud.set_section("version_control", &json!({"agent": "2.0.0"}));
+        world.run_for(minutes(45));
+    }
+}
+
+fn with_launcher() -> World {
+    World::launched(Seed(1))
+}
+
+#[test]
+fn during_an_update_of_the_agent() {
+    let runs = at_every_write(with_launcher, updated_to(Conduct::Lives), |world| {
+        agent_is(world, "2.0.0", Phase::Committed, &[]);
+    });
+    println!("{runs} runs");
+}
+
+#[test]
+fn while_the_agent_takes_itself_back() {
+    let runs = at_every_write(with_launcher, updated_to(Conduct::NeverReachesCloud), |world| {
+        agent_is(world, "1.0.0", Phase::RolledBack, &["2.0.0"]);
+    });
+    println!("{runs} runs");
+}
+
+#[test]
+fn while_the_launcher_takes_the_agent_back() {
+    for conduct in [Conduct::DiesAtOnce, Conduct::DiesAfter(minutes(1) / 2), Conduct::CannotStart] {
+        let runs = at_every_write(with_launcher, updated_to(conduct), |world| {
+            // One that cannot even be executed was never switched to.
+            if conduct != Conduct::CannotStart {
+                agent_is(world, "1.0.0", Phase::RolledBack, &["2.0.0"]);
+            }
+            assert_eq!(
+                (own_update(world).phase(), own_update(world).bad_versions),
+                (Phase::RolledBack, vec!["2.0.0".into()])
+            );
+        });
+        println!("{conduct:?}: {runs} runs");
+    }
 }
