@@ -128,6 +128,10 @@ impl<'a> Run<'a> {
     pub fn count(&self, choice: &Choice) -> (bool, Vec<String>) {
         let mut starts = choice.starts.clone();
         let mut said = Vec::new();
+        // The count first: with the pointer alone nobody would know why it was put back, and the version that failed
+        // would be switched to once more. With the count alone it is started a few times more, and then put back.
+        let file = self.layout.starts();
+        let mut counted = self.disk.write(&file, &starts.encode());
         let (pointer, path) = (choice.starts.pointer, self.layout.pointer());
         if pointer != choice.found
             && let Err(error) = self.disk.write(&path, pointer.text().as_bytes())
@@ -135,9 +139,9 @@ impl<'a> Run<'a> {
             said.push(format!("{} cannot be written, {error}: slot {pointer} starts all the same", path.display()));
             // The file says what it said; the numbers belong to that.
             starts.pointer = choice.found;
+            counted = self.disk.write(&file, &starts.encode());
         }
-        let path = self.layout.starts();
-        let counted = self.disk.write(&path, &starts.encode());
+        let path = file;
         if let Err(error) = &counted {
             said.push(format!("{} cannot be written, {error}: this start is not counted", path.display()));
         }

@@ -13,6 +13,9 @@
 pub mod actor;
 pub mod machine;
 
+#[cfg(test)]
+mod tests;
+
 use crate::server::{Phase, Program};
 
 /// Everything the update actor may know about this process.

@@ -112,6 +112,8 @@ pub struct Machine {
     held: u64,
     /// The fleet server was reached by this life of the agent.
     reached: bool,
+    /// It has not been reached since then, as far as this life knows.
+    unreached_since: Mono,
     /// The agent is still here although it was to be handed over.
     stays: bool,
     wait: Wait,
@@ -160,6 +162,7 @@ impl Machine {
             answered: 0,
             held: 0,
             reached: false,
+            unreached_since: now,
             stays: false,
             wait,
             busy: false,
@@ -229,6 +232,9 @@ impl Machine {
                     self.check.backoff.reset();
                     self.check_soon(now);
                 }
+                if self.reach == Reach::Reached && reach != Reach::Reached {
+                    self.unreached_since = now;
+                }
                 self.reach = reach;
                 self.reached |= reach == Reach::Reached;
             }
@@ -248,7 +254,7 @@ impl Machine {
         self.proceed(now, &mut effects);
         match self.policy.kind {
             Kind::MachineServer => self.answer(now, &mut effects),
-            Kind::Agent(_) => self.make_way(&mut effects),
+            Kind::Agent(_) => self.make_way(now, &mut effects),
         }
         self.settle(was, effects)
     }
@@ -270,7 +276,8 @@ impl Machine {
             // Nothing moves before the disk takes it, except that openings are answered.
             return [wait, Some(at)].into_iter().flatten().min();
         }
-        [wait, check, bring, trial].into_iter().flatten().min()
+        let offline = self.may_make_way().then(|| self.certainly_offline_at());
+        [wait, check, bring, trial, offline].into_iter().flatten().min()
     }
 
     /// Where the walk is.

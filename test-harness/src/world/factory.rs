@@ -105,7 +105,7 @@ impl Factory {
     /// The bytes of a version of the agent.
     #[must_use]
     pub fn agent_image(&self, version: &str) -> Vec<u8> {
-        image::program(version, &self.inner.platform, AGENT_BYTES)
+        image::agent(brand::AGENT, version, &self.inner.platform, AGENT_BYTES)
     }
 
     fn publish(&self, product: &str, version: &str, bytes: Vec<u8>) {

@@ -131,7 +131,7 @@ impl Agents {
     /// Puts a first version there, as an installer does.
     pub fn install(&self, board: &SimBoard, version: &str) {
         let layout = layout();
-        let image = image::program(version, &board.platform(), AGENT_BYTES);
+        let image = image::agent(brand::AGENT, version, &board.platform(), AGENT_BYTES);
         board.files.put(layout.executable(Slot::A), image, Access::Executable);
         board.files.put(layout.pointer(), Pointer::kept(Slot::A).text(), Access::Readable);
         board.files.put(launcher(), image::program("0.0.0", &board.platform(), 1_000), Access::Executable);

@@ -102,7 +102,7 @@ fn updated_to(conduct: Conduct) -> impl Fn(&mut World) {
         world.start();
         world.run_for(minutes(6));
         world.cloud.set_section("version_control", &json!({"agent": "2.0.0"}));
-        world.run_for(minutes(45));
+        world.run_for(minutes(80));
     }
 }
 
@@ -130,7 +130,7 @@ fn while_the_agent_takes_itself_back() {
 fn while_the_launcher_takes_the_agent_back() {
     for conduct in [Conduct::DiesAtOnce, Conduct::DiesAfter(minutes(1) / 2), Conduct::CannotStart] {
         let runs = at_every_write(with_launcher, updated_to(conduct), |world| {
-            // One that cannot even be executed was never switched to.
+            // One that cannot even be executed never ran.
             if conduct != Conduct::CannotStart {
                 agent_is(world, "1.0.0", Phase::RolledBack, &["2.0.0"]);
             }

@@ -21,6 +21,8 @@ use crate::{
 /// Switches that may come to nothing without anybody saying why: a power cut between record and pointer is one. More
 /// of them are the version's own doing.
 const UNSEEN_MAX: u32 = 3;
+/// Minutes without the fleet server after which the next version need not reach it either.
+const OFFLINE_MINUTES: u32 = 10;
 /// Bytes of a reason that are remembered.
 const REASON_BYTES_MAX: usize = 400;
 
@@ -63,16 +65,19 @@ impl Machine {
     }
 
     /// The keeper says that nothing speaks against a switch now.
-    pub(super) fn make_way(&mut self, effects: &mut Effects) {
+    pub(super) fn make_way(&mut self, now: Mono, effects: &mut Effects) {
         let opening = self.server.opening;
         if opening == 0 || opening == self.answered || self.store_retry.is_some() {
             return;
         }
-        self.answered = opening;
-        let staged = matches!(self.record.state, State::Staged | State::Waiting);
-        if staged && self.record.slots.spare().is_some() && !self.is_leaving() {
+        if self.may_make_way() {
+            let offline = self.reach != Reach::Reached;
+            if offline && now < self.certainly_offline_at() {
+                // The network may only be slow: a version that has to reach nobody is hardly watched at all.
+                return;
+            }
             // What cannot be reached now says nothing about the next version when it cannot be reached then.
-            self.record.waived = self.reach != Reach::Reached;
+            self.record.waived = offline;
             self.record.slots.switch();
             self.record.state = State::Switching;
             self.trial = Trial::default();
@@ -80,7 +85,22 @@ impl Machine {
             self.said.hand_over.clear();
             self.point(effects);
         }
+        self.answered = opening;
         give(effects, Effect::Tell(Command::Run { opening, program: self.program() }));
+    }
+
+    /// The keeper waits for an answer, and the next version is there.
+    pub(super) fn may_make_way(&self) -> bool {
+        self.policy.kind.is_agent()
+            && self.server.opening > self.answered
+            && matches!(self.record.state, State::Staged | State::Waiting)
+            && self.record.slots.spare().is_some()
+            && !self.is_leaving()
+    }
+
+    /// When a fleet server that is not reached until then counts as out of reach.
+    pub(super) fn certainly_offline_at(&self) -> Mono {
+        self.unreached_since + self.minutes(OFFLINE_MINUTES)
     }
 
     /// The pointer could not be written: whoever is started next would not be who is meant.

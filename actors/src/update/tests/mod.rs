@@ -2,6 +2,7 @@
 
 mod device;
 mod formats;
+mod own;
 mod packed;
 mod rows;
 
