@@ -1,9 +1,9 @@
 //! A disk in memory that refuses what a disk refuses, and forgets what a disk forgets.
 //!
 //! Every change of a file is one numbered *write*. A test can let the n-th one fail, or interrupt the agent in the
-//! middle of it. At a power cut, content that nobody put on stable storage is cut off at a random place or reads as
-//! zeros from there, as on a real file system whose length was journalled before its data; a file that was only
-//! streamed to may be gone altogether.
+//! middle of it. At a power cut, content that nobody put on stable storage is cut off at a random place, reads as zeros
+//! from there, as on a real file system whose length was journalled before its data, or has holes, because blocks
+//! arrive in any order; a file that was only streamed to may be gone altogether.
 
 use std::{
     cell::{Cell, RefCell},
@@ -27,6 +27,8 @@ use crate::{
 pub const CAPACITY: u64 = 1 << 30;
 /// What an SD card of a small board reads and writes in a second.
 const BYTES_PER_SECOND: u64 = 40 << 20;
+/// What a file system writes at once.
+const BLOCK_BYTES: usize = 4096;
 /// Writes remembered for the report of a failing test.
 const HISTORY_MAX: usize = 4096;
 
@@ -377,10 +379,14 @@ fn part_of<'a>(content: &'a [u8], reached: Reached, random: &Random) -> &'a [u8]
 fn tear(file: &mut File, stable: usize, random: &Random) {
     let unsure = file.bytes.len().saturating_sub(stable);
     let kept = stable + usize::try_from(random.below(unsure as u64 + 1)).unwrap_or(0);
-    if random.chance(50) {
-        file.bytes.truncate(kept);
-    } else if let Some(lost) = file.bytes.get_mut(kept..) {
-        lost.fill(0);
+    match random.below(3) {
+        0 => file.bytes.truncate(kept),
+        1 => file.bytes.get_mut(kept..).unwrap_or_default().fill(0),
+        // Blocks reach the disk in any order: later ones may be there and earlier ones not.
+        _ => {
+            let unsure = file.bytes.get_mut(stable..).unwrap_or_default();
+            unsure.chunks_mut(BLOCK_BYTES).filter(|_| random.chance(50)).for_each(|block| block.fill(0));
+        }
     }
     file.stable = Some((file.bytes.len(), file.access));
 }

@@ -209,29 +209,29 @@ fn its_story() {
     let story: Vec<_> = world.chronicle.render().lines().filter(mine).map(str::to_owned).collect();
     expect_test::expect![[r#"
         00:00  world   agent 1.0.0 starts
-        10:05  update  platform-agent idle → downloading   2.0.0
-        10:05  update  platform-agent downloading → verifying   2.0.0
-        10:05  update  platform-agent verifying → placing   2.0.0
-        10:05  update  platform-agent placing → waiting   2.0.0
-        10:05  update  platform-agent waiting → switching   2.0.0
-        10:05  successor makes way for another version
-        10:05  world   agent hands over
-        10:05  world   agent 2.0.0 starts
-        10:05  update  platform-agent switching → probation   2.0.0
-        20:05  update  platform-agent probation → idle   2.0.0
-        22:05  update  platform-agent idle → downloading   3.0.0
-        22:05  update  platform-agent downloading → verifying   3.0.0
-        22:05  update  platform-agent verifying → placing   3.0.0
-        22:05  update  platform-agent placing → waiting   3.0.0
-        22:05  update  platform-agent waiting → switching   3.0.0
-        22:05  successor makes way for another version
-        22:05  world   agent hands over
-        22:05  world   agent 3.0.0 starts
-        22:05  world   agent crashes at once
+        10:06  update  platform-agent idle → downloading   2.0.0
+        10:06  update  platform-agent downloading → verifying   2.0.0
+        10:06  update  platform-agent verifying → placing   2.0.0
+        10:06  update  platform-agent placing → waiting   2.0.0
+        10:06  update  platform-agent waiting → switching   2.0.0
+        10:06  successor makes way for another version
+        10:06  world   agent hands over
+        10:06  world   agent 2.0.0 starts
+        10:06  update  platform-agent switching → probation   2.0.0
+        20:06  update  platform-agent probation → idle   2.0.0
+        22:06  update  platform-agent idle → downloading   3.0.0
+        22:06  update  platform-agent downloading → verifying   3.0.0
+        22:06  update  platform-agent verifying → placing   3.0.0
+        22:06  update  platform-agent placing → waiting   3.0.0
+        22:06  update  platform-agent waiting → switching   3.0.0
+        22:06  successor makes way for another version
+        22:06  world   agent hands over
         22:06  world   agent 3.0.0 starts
         22:06  world   agent crashes at once
-        22:09  world   agent 3.0.0 starts
-        22:09  world   agent crashes at once
-        22:09  world   agent 2.0.0 starts: slot a was started 3 times in a row and did not live for 60 s: back to slot b"#]]
+        22:07  world   agent 3.0.0 starts
+        22:07  world   agent crashes at once
+        22:10  world   agent 3.0.0 starts
+        22:10  world   agent crashes at once
+        22:10  world   agent 2.0.0 starts: slot a was started 3 times in a row and did not live for 60 s: back to slot b"#]]
     .assert_eq(&story.join("\n"));
 }

@@ -107,7 +107,10 @@ fn updated_to(conduct: Conduct) -> impl Fn(&mut World) {
 }
 
 fn with_launcher() -> World {
-    World::launched(Seed(1))
+    let world = World::launched(Seed(1));
+    // Half a year of simulated time goes by in these runs: as seldom as a device of production asks.
+    world.cloud.set_poll(minutes(1));
+    world
 }
 
 #[test]
