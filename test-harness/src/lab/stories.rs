@@ -3,6 +3,7 @@
 use std::{fs, path::Path, time::Instant};
 
 use api::pb::platform::fleet::v1::{DeviceStatus, Product, update_status::Phase};
+use serde_json::json;
 
 use super::{
     board::Board,
@@ -102,6 +103,18 @@ fn install(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     let told = board.ask("platform-agent status")?.stdout;
     let told = String::from_utf8_lossy(&told).into_owned();
     ensure(told.contains("agent     1.0.0"), || told.clone())?;
+
+    // A newer one over it, and the older one again. The channel is kept from having its own way.
+    site.configure(&json!({"version_control": {"agent": "1.5.0"}}))?;
+    let newer = board.path(DOWNLOADS).join("newer");
+    fs::create_dir_all(&newer).map_err(|error| Trouble::of(newer.display(), error))?;
+    programs::agent("1.5.0", &newer.join(AGENT))?;
+    let over = board.run(&format!("{DOWNLOADS}/newer/{AGENT} --install"))?;
+    ensure(["stopped", "/b/platform-agent", "started"].iter().all(|word| over.contains(word)), || over.clone())?;
+    site.until(&board, "the newer agent", |status| status.agent_version == "1.5.0")?;
+    let older = board.ask(&format!("{DOWNLOADS}/{AGENT} --install"))?;
+    let words = String::from_utf8_lossy(&older.stderr).into_owned();
+    ensure(!older.status.success() && words.contains("--force"), || words.clone())?;
     let size = |path: &str| fs::metadata(board.path(path)).map_or(0, |file| file.len());
     Ok(vec![
         format!(
