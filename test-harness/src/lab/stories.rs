@@ -122,6 +122,7 @@ fn install(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
             board.booted_in.as_millis(),
             status?
         ),
+        "1.5.0 over it took the spare slot; back to 1.0.0 only with --force".to_owned(),
         format!(
             "the launcher has {} KiB here (not the device's build)",
             size("/opt/platform/bin/platform-launcher") / 1024
