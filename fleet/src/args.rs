@@ -83,6 +83,9 @@ pub struct Serve {
     /// Seconds between two questions of a device: a change arrives within this.
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=5))]
     pub check_seconds: u64,
+    /// Refuse CreateOrganization: only `init` on this server makes organizations.
+    #[arg(long)]
+    pub no_new_organizations: bool,
     /// When ready, print one line of JSON {"url", "address"} instead of a sentence.
     #[arg(long)]
     pub json: bool,

@@ -37,6 +37,8 @@ pub struct Context {
     pub configurations: Configurations,
     /// How often devices ask.
     pub check_every: Duration,
+    /// Whether callers may create organizations of their own; `init` always may.
+    pub organizations_are_open: bool,
     /// Which versions there are.
     pub releases: releases::Watched,
     /// The time.

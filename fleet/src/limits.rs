@@ -6,12 +6,10 @@ use std::time::Duration;
 pub const REQUEST_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Of a login, which is answered to anybody.
 pub const LOGIN_BYTES_MAX: usize = 16 * 1024;
-/// Of one configuration as JSON text: what a device accepts.
+/// Of one configuration as JSON text: what a device accepts. Of one metadata object too.
 pub const CONFIG_BYTES_MAX: usize = 1024 * 1024;
 /// How deep a configuration may nest: what a device accepts.
 pub const CONFIG_DEPTH_MAX: usize = 64;
-/// Of one metadata object.
-pub const METADATA_BYTES_MAX: usize = 256 * 1024;
 /// Of a name, in characters.
 pub const NAME_CHARS_MAX: usize = 200;
 /// Enabled secrets of one part or location: one in use and the one that replaces it.

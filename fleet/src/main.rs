@@ -115,6 +115,7 @@ fn serve(serve: Serve) -> Result<(), Failure> {
         address: serve.address,
         check_every: Duration::from_secs(serve.check_seconds),
         log_limits: Limits::new(serve.log_days, serve.log_megabytes_per_part, serve.log_megabytes),
+        organizations_are_open: !serve.no_new_organizations,
         durability: if serve.durable { Durability::PowerCut } else { Durability::ProcessDeath },
     };
     runtime()?.block_on(async {

@@ -42,6 +42,8 @@ pub struct Options {
     pub check_every: Duration,
     /// How much of the logs is kept.
     pub log_limits: logs::retention::Limits,
+    /// Whether callers may create organizations.
+    pub organizations_are_open: bool,
 }
 
 impl Default for Options {
@@ -55,6 +57,7 @@ impl Default for Options {
             durability: Durability::default(),
             check_every: CHECK_EVERY,
             log_limits: logs::retention::Limits::default(),
+            organizations_are_open: true,
         }
     }
 }
@@ -152,6 +155,7 @@ pub fn context(
         logs: Logs::new(store.logs.clone(), options.log_limits),
         configurations: Configurations::default(),
         check_every: options.check_every,
+        organizations_are_open: options.organizations_are_open,
         releases: releases::Watched::new(releases::Folder::of_data(&options.folder)),
         clock: Clock::default(),
         metrics: Metrics::default(),

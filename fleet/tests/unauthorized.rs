@@ -90,7 +90,8 @@ fn value<'a>(field: &str, path: &str, ours: &'a Ours) -> &'a str {
         "resource_id" => &ours.organization,
         "id" if operation.contains("Fragment") => &ours.fragment,
         "id" if operation.contains("Key") => &ours.key,
-        "id" if matches!(operation, "GetRobot" | "UpdateRobot") => &ours.machine,
+        "id" if matches!(operation, "GetRobot" | "UpdateRobot" | "DeleteRobot") => &ours.machine,
+        "id" if matches!(operation, "GetRobotMetadata" | "UpdateRobotMetadata") => &ours.machine,
         "id" => &ours.part,
         "name" | "part_name" => "arm-main",
         "region" | "cid" | "public_namespace" => "x",
@@ -203,19 +204,23 @@ async fn a_device_does_nothing_but_its_own_calls() {
 }
 
 /// What an operator of the organization may do; everything else is denied, because it sees what it is about.
-const OPERATOR_MAY: [&str; 25] = [
+const OPERATOR_MAY: [&str; 29] = [
     "CreateOrganization",
     "ListOrganizations",
     "GetOrganization",
     "GetOrganizationNamespaceAvailability",
     "GetOrganizationsWithAccessToLocation",
+    "GetOrganizationMetadata",
     "GetLocation",
+    "GetLocationMetadata",
     "ListLocations",
     "GetRobot",
     "ListRobots",
+    "GetRobotMetadata",
     "GetRobotParts",
     "GetRobotPart",
     "GetRobotPartByNameAndLocation",
+    "GetRobotPartMetadata",
     "GetRobotPartHistory",
     "GetRobotPartLogs",
     "TailRobotPartLogs",

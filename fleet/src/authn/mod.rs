@@ -222,6 +222,13 @@ impl Authn {
         self.forget(|who| matches!(who, Who::ApiKey { id: known, .. } if known == id));
     }
 
+    /// Rights of these keys changed.
+    pub fn forget_identities(&self, ids: &[String]) {
+        if !ids.is_empty() {
+            self.forget(|who| matches!(who, Who::ApiKey { id: known, .. } if ids.contains(known)));
+        }
+    }
+
     /// Secrets of a part were deleted, or the part itself.
     pub fn forget_part(&self, id: &str) {
         self.forget(|who| match who {

@@ -48,10 +48,11 @@ impl Chain {
         }
     }
 
-    /// Whether the way up leads through that thing.
+    /// Whether the way up leads through that thing. An organization with which a location is shared is not on it: who
+    /// has a key for one machine there need not learn who else looks after it.
     pub fn passes(&self, what: Target, id: &str) -> bool {
         match what {
-            Target::Organization => *self.organization == *id || self.shared_with.iter().any(|other| **other == *id),
+            Target::Organization => *self.organization == *id,
             Target::Location => self.locations.iter().any(|location| **location == *id),
             Target::Machine => self.machine.as_deref() == Some(id),
             Target::Part | Target::Fragment => false,

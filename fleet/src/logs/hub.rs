@@ -11,7 +11,7 @@ use std::{
 
 use api::pb::platform::common::v1::LogEntry;
 use prost::Message as _;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::{block, query::Wanted};
 use crate::{clock::Millis, clock::timestamp, refusal::Refusal};
@@ -35,6 +35,8 @@ pub struct Hub {
 struct Watched {
     ring: Mutex<Ring>,
     arrived: Notify,
+    /// Set once: there will be no more lines, because there is no such part any more.
+    gone: watch::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -85,9 +87,9 @@ impl Hub {
     /// Follows a part from now on.
     pub fn follow(&self, part_id: &str, wanted: Wanted) -> Result<Follower, Refusal> {
         let mut parts = held(&self.parts);
-        let watched = parts
-            .entry(part_id.to_owned())
-            .or_insert_with(|| Arc::new(Watched { ring: Mutex::default(), arrived: Notify::new() }));
+        let watched = parts.entry(part_id.to_owned()).or_insert_with(|| {
+            Arc::new(Watched { ring: Mutex::default(), arrived: Notify::new(), gone: watch::Sender::new(false) })
+        });
         let mut ring = held(&watched.ring);
         if ring.followers >= FOLLOWERS_PER_PART_MAX {
             return Err(Refusal::exhausted(format!(
@@ -98,6 +100,13 @@ impl Hub {
         let next = ring.next;
         drop(ring);
         Ok(Follower { hub: self.clone(), part_id: part_id.to_owned(), watched: watched.clone(), wanted, next })
+    }
+
+    /// The part is gone: tells its followers.
+    pub fn end(&self, part_id: &str) {
+        if let Some(watched) = held(&self.parts).remove(part_id) {
+            watched.gone.send_replace(true);
+        }
     }
 
     /// Parts that are followed now; for the metrics.
@@ -140,6 +149,16 @@ impl Ring {
 }
 
 impl Follower {
+    /// Resolves when the part is gone, never before.
+    pub fn gone(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut gone = self.watched.gone.subscribe();
+        async move {
+            if gone.wait_for(|gone| *gone).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
     /// Waits for lines that this reader wants.
     pub async fn next(&mut self) -> Batch {
         let watched = self.watched.clone();
@@ -181,7 +200,8 @@ impl Drop for Follower {
         let mut parts = held(&self.hub.parts);
         let mut ring = held(&self.watched.ring);
         ring.followers -= 1;
-        if ring.followers == 0 {
+        // A part that is gone was taken out before; whoever came after it has a ring of its own.
+        if ring.followers == 0 && parts.get(&self.part_id).is_some_and(|known| Arc::ptr_eq(known, &self.watched)) {
             parts.remove(&self.part_id);
         }
     }

@@ -103,7 +103,13 @@ impl Logs {
 
     /// Forgets everything a part said: called after the part is gone.
     pub async fn forget(&self, part_id: &str) -> Result<(), DbError> {
+        self.hub.end(part_id);
         store::forget(&self.db, part_id).await
+    }
+
+    /// Parts of which anything is kept.
+    pub async fn parts(&self) -> Result<Vec<String>, DbError> {
+        Ok(store::sizes(&self.db).await?.into_iter().map(|(part, _)| part).collect())
     }
 
     /// Deletes what is too old or too much. Works in small steps: taking logs in goes on meanwhile.

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use crate::{
     clock::Millis,
     context::Context,
-    store::{Db, DbError, logs as store},
+    store::{Db, DbError, logs as store, parts as stored_parts},
 };
 
 /// How much is kept.
@@ -44,6 +44,8 @@ impl Default for Limits {
 
 /// How often it is looked at what has to go.
 const EVERY: Duration = Duration::from_secs(60);
+/// Once in so many of these it is looked for entries of parts that are gone: hardly ever is there anything.
+const ORPHANS_EVERY: u64 = 60;
 /// Spools remembered for one part: a device makes a new one only when its disk was wiped.
 pub const SOURCES_PER_PART_MAX: i64 = 16;
 
@@ -58,7 +60,15 @@ pub struct Pruned {
 
 /// Prunes until the server stops. A failure is logged and tried again a minute later.
 pub async fn keep_pruned(context: Arc<Context>, mut stopped: watch::Receiver<bool>) {
-    loop {
+    for turn in 0_u64.. {
+        if turn.is_multiple_of(ORPHANS_EVERY) {
+            match forget_orphans(&context).await {
+                Ok(0) => {}
+                Ok(parts) => tracing::info!(parts, "deleted log entries of parts that are gone"),
+                Err(DbError::Closed) => return,
+                Err(cause) => tracing::error!(%cause, "could not delete log entries of parts that are gone"),
+            }
+        }
         match context.logs.prune(context.clock.now()).await {
             Ok(Pruned { aged: 0, over_size: 0 }) => {}
             Ok(Pruned { aged, over_size }) => tracing::info!(aged, over_size, "deleted old blocks of log entries"),
@@ -69,6 +79,19 @@ pub async fn keep_pruned(context: Arc<Context>, mut stopped: watch::Receiver<boo
             return;
         }
     }
+}
+
+/// Two databases have no common transaction: a server that died after a part was deleted, or a device that was just
+/// sending, leaves entries of a part that is gone. How many parts that were.
+pub async fn forget_orphans(context: &Context) -> Result<usize, DbError> {
+    let mut parts = 0;
+    for part in context.logs.parts().await? {
+        if !context.store.read(|tx| stored_parts::exists(tx, &part)).await? {
+            context.logs.forget(&part).await?;
+            parts += 1;
+        }
+    }
+    Ok(parts)
 }
 
 pub(super) async fn prune(db: &Db, limits: &Limits, now: Millis) -> Result<Pruned, DbError> {

@@ -23,7 +23,7 @@ use crate::{
     hex,
     logs::{ENTRIES_PER_CALL_MAX, SPOOL_ID_MAX_BYTES, Source},
     refusal::Refusal,
-    store::{devices, status},
+    store::{DbError, devices, status},
 };
 
 /// Of a device's status; the device's own limits keep it far below.
@@ -99,16 +99,18 @@ pub async fn needs_restart(
     request: NeedsRestartRequest,
 ) -> Result<NeedsRestartResponse, Refusal> {
     let (part, now) = device(context, &caller, &request.id).await?;
+    // Nearly always there is no mark, and no transaction is needed to see that. If there is one, it is looked at again
+    // in the transaction that answers it: of two calls at once only one is told.
     let must_restart = match context.store.read(|tx| devices::restart_mark(tx, &part)).await? {
         None => false,
-        Some(mark) => {
+        Some(_) => {
             let part = part.clone();
-            let write = move |tx: &crate::store::Tx<'_>| match mark.told {
-                None => devices::restart_told(tx, &part, mark, now),
-                Some(_) => devices::clear_restart_mark(tx, &part, mark.at).map(drop),
+            let answer = move |tx: &crate::store::Tx<'_>| match devices::restart_mark(tx, &part)? {
+                None => Ok::<_, DbError>(false),
+                Some(mark) if mark.told.is_none() => devices::restart_told(tx, &part, mark, now).map(|()| true),
+                Some(mark) => devices::clear_restart_mark(tx, &part, mark.at).map(|_| false),
             };
-            context.store.write(write).await?;
-            mark.told.is_none()
+            context.store.write(answer).await?
         }
     };
     Ok(NeedsRestartResponse {

@@ -1,9 +1,10 @@
 //! Fragments: pieces of configuration that many parts share.
 
 use api::pb::platform::app::v1::{
-    CreateFragmentRequest, CreateFragmentResponse, Fragment as Message, FragmentHistoryEntry, FragmentRevision,
-    FragmentUsage, FragmentVisibility, GetFragmentHistoryRequest, GetFragmentHistoryResponse, GetFragmentRequest,
-    GetFragmentResponse, ListFragmentsRequest, ListFragmentsResponse, UpdateFragmentRequest, UpdateFragmentResponse,
+    CreateFragmentRequest, CreateFragmentResponse, DeleteFragmentRequest, DeleteFragmentResponse, Fragment as Message,
+    FragmentHistoryEntry, FragmentRevision, FragmentUsage, FragmentVisibility, GetFragmentHistoryRequest,
+    GetFragmentHistoryResponse, GetFragmentRequest, GetFragmentResponse, ListFragmentsRequest, ListFragmentsResponse,
+    UpdateFragmentRequest, UpdateFragmentResponse,
 };
 
 use super::{
@@ -19,8 +20,8 @@ use crate::{
     limits::{FRAGMENT_HISTORY_PAGE_DEFAULT, FRAGMENT_HISTORY_PAGE_MAX},
     refusal::Refusal,
     store::{
-        DbError,
-        fragments::{self, Change, PRIVATE, PUBLIC, PUBLIC_UNLISTED, Reader, Revision, Stored},
+        DbError, fragment_users,
+        fragments::{self, Change, PRIVATE, PUBLIC, PUBLIC_UNLISTED, Reader, Revision, Stored, Visibility},
     },
 };
 
@@ -43,7 +44,10 @@ pub async fn create(
     let created = context.store.write::<_, Refusal>(move |tx| {
         let new = fragments::New { id: &id, name: &name, config: &config, visibility };
         fragments::create(tx, &granted, &new, now)?;
-        Ok((fragments::get(tx, &id)?.ok_or_else(|| Refusal::not_found("fragment", &id))?, fragments::usage(tx, &id)?))
+        Ok((
+            fragments::get(tx, &id)?.ok_or_else(|| Refusal::not_found("fragment", &id))?,
+            fragment_users::usage(tx, &id)?,
+        ))
     });
     let (stored, usage) = created.await?;
     Ok(CreateFragmentResponse { fragment: Some(message(stored, usage, true)) })
@@ -62,7 +66,7 @@ pub async fn get(
         let named =
             |wanted: String| fragments::revision_named(tx, &id, &wanted, reader)?.ok_or_else(|| missing(&wanted));
         let revision = wanted.map(named).transpose()?;
-        Ok((revision, fragments::revision_names(tx, &id, reader, REVISIONS_SHOWN)?, fragments::usage(tx, &id)?))
+        Ok((revision, fragments::revision_names(tx, &id, reader, REVISIONS_SHOWN)?, fragment_users::usage(tx, &id)?))
     });
     let (wanted, revisions, usage) = found.await?;
     if let Some(revision) = wanted {
@@ -111,7 +115,7 @@ pub async fn list(
         }
         found.retain(|fragment| wanted.contains(&fragment.visibility));
         let with_usage = |stored: Stored| {
-            let usage = fragments::usage(tx, &stored.id)?;
+            let usage = fragment_users::usage(tx, &stored.id)?;
             let own = stored.organization == granted.id();
             Ok(message(stored, usage, own && writes))
         };
@@ -138,21 +142,36 @@ pub async fn update(
     };
     let given = request.visibility.filter(|visibility| *visibility != 0).map(visibility).transpose()?;
     let visibility = match (request.public, given) {
-        (None, given) => given,
-        (Some(public), None) => Some(if public { PUBLIC } else { PRIVATE }),
-        (Some(public), Some(given)) if public == (given != PRIVATE) => Some(given),
+        (None, None) => None,
+        (None, Some(given)) => Some(Visibility::Exactly(given)),
+        (Some(public), None) => Some(if public { Visibility::Public } else { Visibility::Exactly(PRIVATE) }),
+        (Some(public), Some(given)) if public == (given != PRIVATE) => Some(Visibility::Exactly(given)),
         (Some(_), Some(_)) => return Err(Refusal::invalid("public", "contradicts visibility: give one of them")),
     };
     let change = Change { name, config, visibility, last_known_update: request.last_known_update.as_ref().map(millis) };
     let now = context.clock.now();
     let updated = context.store.write::<_, Refusal>(move |tx| {
         let stored = fragments::update(tx, &granted, change, now)?;
-        let usage = fragments::usage(tx, &stored.id)?;
+        let usage = fragment_users::usage(tx, &stored.id)?;
         Ok((stored, usage))
     });
     let (stored, usage) = updated.await?;
     context.changes.shared();
     Ok(UpdateFragmentResponse { fragment: Some(message(stored, usage, true)) })
+}
+
+/// DeleteFragment: one that nobody uses.
+pub async fn delete(
+    context: &Context,
+    caller: Caller,
+    request: DeleteFragmentRequest,
+) -> Result<DeleteFragmentResponse, Refusal> {
+    let granted = writable(context, &caller, &request.id).await?;
+    let now = context.clock.now();
+    context.store.write(move |tx| fragment_users::delete(tx, &granted, now)).await?;
+    context.ancestry.changed();
+    context.changes.shared();
+    Ok(DeleteFragmentResponse {})
 }
 
 /// GetFragmentHistory, newest first: what it was before each change. A page ends early where its configurations are long.

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use api::pb::platform::app::v1::{
-    CreateLocationRequest, CreateLocationResponse, GetLocationRequest, GetLocationResponse, ListLocationsRequest,
-    ListLocationsResponse, Location, LocationOrganization, OrganizationIdentity, StorageConfig, UpdateLocationRequest,
-    UpdateLocationResponse,
+    CreateLocationRequest, CreateLocationResponse, DeleteLocationRequest, DeleteLocationResponse, GetLocationRequest,
+    GetLocationResponse, ListLocationsRequest, ListLocationsResponse, Location, LocationOrganization,
+    OrganizationIdentity, StorageConfig, UpdateLocationRequest, UpdateLocationResponse,
 };
 
 use super::input;
@@ -138,6 +138,21 @@ pub async fn update(
         context.authn.forget_all();
     }
     Ok(UpdateLocationResponse { location: Some(location) })
+}
+
+/// DeleteLocation: an empty one.
+pub async fn delete(
+    context: &Context,
+    caller: Caller,
+    request: DeleteLocationRequest,
+) -> Result<DeleteLocationResponse, Refusal> {
+    let granted = context.authz.location::<right::WriteLocation>(&caller, &request.location_id).await?;
+    let now = context.clock.now();
+    let identities = context.store.write(move |tx| locations::delete(tx, &granted, now)).await?;
+    context.ancestry.changed();
+    context.authn.forget_location(&request.location_id);
+    context.authn.forget_identities(&identities);
+    Ok(DeleteLocationResponse {})
 }
 
 /// Moving changes who reaches the location: whoever moves it must own where it goes, and where it was.

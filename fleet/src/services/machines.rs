@@ -1,9 +1,9 @@
 //! Machines; clients call them robots. Each has exactly one main part.
 
 use api::pb::platform::app::v1::{
-    ApiKeyWithAuthorizations, GetRobotApiKeysRequest, GetRobotApiKeysResponse, GetRobotPartsRequest,
-    GetRobotPartsResponse, GetRobotRequest, GetRobotResponse, ListRobotsRequest, ListRobotsResponse, NewRobotRequest,
-    NewRobotResponse, OnlineState, Robot, UpdateRobotRequest, UpdateRobotResponse,
+    ApiKeyWithAuthorizations, DeleteRobotRequest, DeleteRobotResponse, GetRobotApiKeysRequest, GetRobotApiKeysResponse,
+    GetRobotPartsRequest, GetRobotPartsResponse, GetRobotRequest, GetRobotResponse, ListRobotsRequest,
+    ListRobotsResponse, NewRobotRequest, NewRobotResponse, OnlineState, Robot, UpdateRobotRequest, UpdateRobotResponse,
 };
 
 use super::{input, keys, locations::or_default, part_secrets::Fresh, parts};
@@ -111,6 +111,23 @@ pub async fn update(
     let found = context.store.read(|tx| machines::get(tx, &id)).await?;
     let found = found.ok_or_else(|| Refusal::not_found("robot", &id))?;
     Ok(UpdateRobotResponse { robot: Some(message(context, found)) })
+}
+
+/// DeleteRobot, with its parts and everything that was theirs.
+pub async fn delete(
+    context: &Context,
+    caller: Caller,
+    request: DeleteRobotRequest,
+) -> Result<DeleteRobotResponse, Refusal> {
+    let granted = context.authz.machine::<right::WriteRobot>(&caller, &request.id).await?;
+    let now = context.clock.now();
+    let gone = context.store.write(move |tx| machines::delete(tx, &granted, now)).await?;
+    context.ancestry.changed();
+    context.authn.forget_identities(&gone.identities);
+    for part in &gone.parts {
+        parts::forget(context, part).await;
+    }
+    Ok(DeleteRobotResponse {})
 }
 
 /// GetRobotParts.

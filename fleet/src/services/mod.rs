@@ -11,6 +11,7 @@ pub mod location_access;
 pub mod locations;
 pub mod login;
 pub mod machines;
+pub mod metadata;
 pub mod organizations;
 pub mod part_logs;
 pub mod part_secrets;

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use api::pb::platform::app::v1::{
-    CreateOrganizationRequest, CreateOrganizationResponse, FragmentImportList,
-    GetOrganizationNamespaceAvailabilityRequest, GetOrganizationNamespaceAvailabilityResponse, GetOrganizationRequest,
-    GetOrganizationResponse, ListOrganizationsRequest, ListOrganizationsResponse, Organization,
+    CreateOrganizationRequest, CreateOrganizationResponse, DeleteOrganizationRequest, DeleteOrganizationResponse,
+    FragmentImportList, GetOrganizationNamespaceAvailabilityRequest, GetOrganizationNamespaceAvailabilityResponse,
+    GetOrganizationRequest, GetOrganizationResponse, ListOrganizationsRequest, ListOrganizationsResponse, Organization,
     UpdateOrganizationRequest, UpdateOrganizationResponse,
 };
 use prost::Message;
@@ -33,6 +33,11 @@ pub async fn create(
     caller: Caller,
     request: CreateOrganizationRequest,
 ) -> Result<CreateOrganizationResponse, Refusal> {
+    if !context.organizations_are_open {
+        return Err(Refusal::forbidden(
+            "on this server organizations are created by its administrator: ask for `platform-fleet init`",
+        ));
+    }
     let Who::ApiKey { id: key, .. } = caller.who() else {
         return Err(Refusal::forbidden("only a key of a person or a program may create organizations"));
     };
@@ -120,6 +125,21 @@ pub async fn update(
         organizations::get(tx, granted.id())?.ok_or_else(missing)
     });
     Ok(UpdateOrganizationResponse { organization: Some(message(updated.await?)) })
+}
+
+/// DeleteOrganization: one without locations.
+pub async fn delete(
+    context: &Context,
+    caller: Caller,
+    request: DeleteOrganizationRequest,
+) -> Result<DeleteOrganizationResponse, Refusal> {
+    let granted = context.authz.organization::<right::WriteOrganization>(&caller, &request.organization_id).await?;
+    let now = context.clock.now();
+    let identities = context.store.write(move |tx| organizations::delete(tx, &granted, now)).await?;
+    context.ancestry.changed();
+    context.changes.shared();
+    context.authn.forget_identities(&identities);
+    Ok(DeleteOrganizationResponse {})
 }
 
 /// GetOrganizationNamespaceAvailability.

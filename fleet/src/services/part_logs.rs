@@ -48,12 +48,16 @@ pub async fn tail(
     let part = context.authz.part::<ReadRobotLogs>(&caller, &request.id).await?;
     let wanted = Wanted::new(&[], request.errors_only, request.filter.as_deref())?;
     let follower = context.logs.hub.follow(part.id(), wanted)?;
+    let gone = follower.gone();
+    // Once more, now that its end would be heard.
+    context.authz.part::<ReadRobotLogs>(&caller, part.id()).await?;
     // One message under way: whoever does not read fills the part's ring, not this server's memory.
     let (replies, stream) = mpsc::channel(1);
     let mut draining = context.draining.clone();
     tokio::spawn(async move {
         let end = tokio::select! {
             () = send_all(follower, &replies) => None,
+            () = gone => Some(Refusal::not_found("robot part", part.id())),
             () = revoked(&caller) => Some(Refusal::unauthenticated("the key was deleted or changed: authenticate again")),
             _ = draining.wait_for(|draining| *draining) => Some(Refusal::from(DbError::Closed)),
         };

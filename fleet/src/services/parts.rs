@@ -115,11 +115,19 @@ pub async fn delete(
     let now = context.clock.now();
     context.store.write(move |tx| parts::delete(tx, &granted, now)).await?;
     context.ancestry.changed();
-    context.authn.forget_part(&request.part_id);
-    context.presence.forget(&request.part_id);
-    context.changes.part(&request.part_id);
-    context.logs.forget(&request.part_id).await?;
+    forget(context, &request.part_id).await;
     Ok(DeleteRobotPartResponse {})
+}
+
+/// A part is gone from the store: its device is signed out, who follows its log is told, and what it said is deleted.
+pub(super) async fn forget(context: &Context, part: &str) {
+    context.authn.forget_part(part);
+    context.presence.forget(part);
+    context.changes.part(part);
+    // The part is gone whatever comes of this; what is left over goes with the next clean-up.
+    if let Err(problem) = context.logs.forget(part).await {
+        tracing::warn!(%problem, part, "could not delete the log of a deleted part: the clean-up will");
+    }
 }
 
 /// MarkPartAsMain.

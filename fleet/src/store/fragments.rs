@@ -169,6 +169,25 @@ pub struct New<'a> {
     pub visibility: i64,
 }
 
+/// What a caller says about who may use a fragment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Visibility {
+    /// [`PRIVATE`], [`PUBLIC`] or [`PUBLIC_UNLISTED`].
+    Exactly(i64),
+    /// Public in the words of old clients, which know no unlisted one: what is public already stays as it is.
+    Public,
+}
+
+impl Visibility {
+    fn over(self, present: i64) -> i64 {
+        match self {
+            Self::Exactly(visibility) => visibility,
+            Self::Public if present == PRIVATE => PUBLIC,
+            Self::Public => present,
+        }
+    }
+}
+
 /// What an update changes; `None` leaves it.
 #[derive(Debug, Default)]
 pub struct Change {
@@ -176,8 +195,8 @@ pub struct Change {
     pub name: Option<String>,
     /// New configuration, JSON text.
     pub config: Option<String>,
-    /// [`PRIVATE`], [`PUBLIC`] or [`PUBLIC_UNLISTED`].
-    pub visibility: Option<i64>,
+    /// Who may use it.
+    pub visibility: Option<Visibility>,
     /// Refuse if it was changed after this.
     pub last_known_update: Option<Millis>,
 }
@@ -196,7 +215,7 @@ pub fn update(
     let new = Stored {
         name: change.name.unwrap_or_else(|| old.name.clone()),
         config: change.config.unwrap_or_else(|| old.config.clone()),
-        visibility: change.visibility.unwrap_or(old.visibility),
+        visibility: change.visibility.map_or(old.visibility, |said| said.over(old.visibility)),
         revision: next_revision(&old.revision),
         updated_at: now.max(old.updated_at + 1),
         ..old.clone()
@@ -290,15 +309,6 @@ pub fn note_uses(tx: &Tx<'_>, kind: &str, id: &str, organization: &str, config: 
         tx.run(sql, &[kind.into(), id.into(), (&*key.id).into()])?;
     }
     Ok(())
-}
-
-/// How many parts name it directly, and how many organizations these lie in.
-pub fn usage(tx: &Tx<'_>, id: &str) -> Result<(i64, i64, i64), DbError> {
-    let sql = "SELECT COUNT(*), COUNT(DISTINCT p.machine_id), COUNT(DISTINCT l.organization_id)
-               FROM fragment_uses u JOIN parts p ON p.id = u.user_id JOIN machines m ON m.id = p.machine_id
-                    JOIN locations l ON l.id = m.location_id
-               WHERE u.fragment_id = $1 AND u.user_kind = 'part'";
-    Ok(tx.first(sql, &[id.into()], |row| Ok((row.int(0)?, row.int(1)?, row.int(2)?)))?.unwrap_or_default())
 }
 
 /// One revision.

@@ -1,6 +1,6 @@
 //! API keys and the grants of whoever holds one.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{DbError, Row, Tx, audit, audit::Entry};
 use crate::{
@@ -160,6 +160,25 @@ fn give(tx: &Tx<'_>, key: &str, grant: &Grant, now: Millis) -> Result<(), DbErro
     Ok(())
 }
 
+/// A resource is gone: roles on it end. Returns whose.
+pub(super) fn end_roles_on(tx: &Tx<'_>, kind: ResourceKind, resource: &str) -> Result<Vec<String>, DbError> {
+    let sql = "DELETE FROM grants WHERE resource_type = $1 AND resource_id = $2 RETURNING identity_id";
+    tx.all(sql, &[kind.word().into(), resource.into()], |row| row.text(0))
+}
+
+/// Looks, after a change in the same transaction, that somebody who can sign in still owns the organization.
+pub(super) fn an_owner_remains(tx: &Tx<'_>, organization: &str) -> Result<(), Refusal> {
+    let sql =
+        "SELECT 1 FROM grants g WHERE g.resource_type = 'organization' AND g.resource_id = $1 AND g.role = 'owner'
+                 AND EXISTS (SELECT 1 FROM api_keys k WHERE k.id = g.identity_id)";
+    match tx.first(sql, &[organization.into()], |_| Ok(()))? {
+        Some(()) => Ok(()),
+        None => Err(Refusal::precondition(format!(
+            "organization {organization} would be left without an owner who can sign in: give it another one first"
+        ))),
+    }
+}
+
 /// Another secret for the same key; tokens of the old one end.
 pub fn rotate(
     tx: &Tx<'_>,
@@ -173,6 +192,31 @@ pub fn rotate(
     record(tx, granted, id, "RotateKey", now)
 }
 
+/// Organizations that an identity owns.
+fn owned_by(tx: &Tx<'_>, identity: &str) -> Result<Vec<String>, DbError> {
+    let sql = "SELECT resource_id FROM grants
+               WHERE identity_id = $1 AND role = 'owner' AND resource_type = 'organization' ORDER BY resource_id";
+    tx.all(sql, &[identity.into()], |row| row.text(0))
+}
+
+/// An organization is about to go: its keys end, with every role they have anywhere, and so do all roles in it. Returns
+/// whose rights changed. Refused while one of its keys is all that another organization has for an owner.
+pub(super) fn end_all_of(tx: &Tx<'_>, organization: &str) -> Result<Vec<String>, Refusal> {
+    let own: Vec<String> = of_organization(tx, organization)?.into_iter().map(|key| key.id).collect();
+    let mut elsewhere = BTreeSet::new();
+    for key in &own {
+        elsewhere.extend(owned_by(tx, key)?);
+        tx.run("DELETE FROM grants WHERE identity_id = $1", &[key.into()])?;
+    }
+    let sql = "DELETE FROM grants WHERE organization_id = $1 RETURNING identity_id";
+    let mut whose = tx.all(sql, &[organization.into()], |row| row.text(0))?;
+    tx.run("DELETE FROM api_keys WHERE organization_id = $1", &[organization.into()])?;
+    elsewhere.remove(organization);
+    elsewhere.iter().try_for_each(|organization| an_owner_remains(tx, organization))?;
+    whose.extend(own);
+    Ok(whose)
+}
+
 /// Ends a key and its grants.
 pub fn delete(
     tx: &Tx<'_>,
@@ -180,20 +224,11 @@ pub fn delete(
     id: &str,
     now: Millis,
 ) -> Result<(), Refusal> {
-    let owns = "SELECT organization_id FROM grants
-                WHERE identity_id = $1 AND role = 'owner' AND resource_type = 'organization'";
-    let others = "SELECT 1 FROM grants WHERE resource_type = 'organization' AND resource_id = $1 AND role = 'owner'
-                  AND identity_id <> $2";
-    for organization in tx.all(owns, &[id.into()], |row| row.text(0))? {
-        if tx.first(others, &[(&organization).into(), id.into()], |_| Ok(()))?.is_none() {
-            return Err(Refusal::precondition(format!(
-                "this is the last owner key of organization {organization}: create another one first"
-            )));
-        }
-    }
+    let owned = owned_by(tx, id)?;
     tx.run("DELETE FROM grants WHERE identity_id = $1", &[id.into()])?;
     let sql = "DELETE FROM api_keys WHERE id = $1 AND organization_id = $2";
     tx.run(sql, &[id.into(), granted.id().into()])?;
+    owned.iter().try_for_each(|organization| an_owner_remains(tx, organization))?;
     Ok(record(tx, granted, id, "DeleteKey", now)?)
 }
 

@@ -1,9 +1,10 @@
 //! Locations, whom they are shared with, and their secrets.
 
-use super::{Arg, DbError, Row, Tx, audit};
+use super::{Arg, DbError, Row, Tx, audit, keys};
 use crate::{
-    authz::{Granted, Location, Organization, TargetKind, right},
+    authz::{Granted, Location, Organization, ResourceKind, TargetKind, right},
     clock::Millis,
+    refusal::Refusal,
 };
 
 /// One row.
@@ -172,4 +173,23 @@ pub fn unshare(
     }
     audit::record(tx, granted, now, "UnshareLocation", organization)?;
     Ok(true)
+}
+
+/// Removes an empty location, with its secrets, its shares and the roles on it. Returns whose rights changed.
+pub fn delete(
+    tx: &Tx<'_>,
+    granted: &Granted<Location, right::WriteLocation>,
+    now: Millis,
+) -> Result<Vec<String>, Refusal> {
+    let old = get(tx, granted.id())?.ok_or_else(|| Refusal::not_found("location", granted.id()))?;
+    let (machines, inside) = (machine_count(tx, granted.id())?, children(tx, granted.id())?.len());
+    if machines > 0 || inside > 0 {
+        return Err(Refusal::precondition(format!(
+            "the location holds {machines} machines and {inside} locations: move or delete them first"
+        )));
+    }
+    let identities = keys::end_roles_on(tx, ResourceKind::Location, granted.id())?;
+    tx.run("DELETE FROM locations WHERE id = $1", &[granted.id().into()])?;
+    audit::record(tx, granted, now, "DeleteLocation", &format!("{:?}", old.name))?;
+    Ok(identities)
 }

@@ -1,8 +1,8 @@
 //! Machines; clients call them robots.
 
-use super::{DbError, Row, Tx, audit, parts};
+use super::{DbError, Row, Tx, audit, keys, parts};
 use crate::{
-    authz::{Granted, Location, Machine, right},
+    authz::{Granted, Location, Machine, ResourceKind, right},
     clock::Millis,
     refusal::Refusal,
 };
@@ -105,4 +105,28 @@ fn name_is_taken(why: DbError, name: &str) -> Refusal {
         DbError::Related => Refusal::not_found("location", ""),
         other => other.into(),
     }
+}
+
+/// What went with a machine.
+#[derive(Debug, Default)]
+pub struct Gone {
+    /// Its parts.
+    pub parts: Vec<String>,
+    /// Whose rights changed, because they had a role on it.
+    pub identities: Vec<String>,
+}
+
+/// Removes a machine with its parts, their secrets, histories, statuses, and the roles on it.
+pub fn delete(tx: &Tx<'_>, granted: &Granted<Machine, right::WriteRobot>, now: Millis) -> Result<Gone, Refusal> {
+    let missing = || Refusal::not_found("robot", granted.id());
+    let old = get(tx, granted.id())?.ok_or_else(missing)?;
+    let sql = "DELETE FROM fragment_uses WHERE user_kind = 'part'
+                 AND user_id IN (SELECT id FROM parts WHERE machine_id = $1)";
+    tx.run(sql, &[granted.id().into()])?;
+    let parts = parts::of_machine(tx, granted.id())?.into_iter().map(|part| part.id).collect::<Vec<_>>();
+    let identities = keys::end_roles_on(tx, ResourceKind::Machine, granted.id())?;
+    tx.run("DELETE FROM machines WHERE id = $1", &[granted.id().into()])?;
+    let detail = format!("{:?}, parts {}", old.name, parts.join(", "));
+    audit::record(tx, granted, now, "DeleteRobot", &detail)?;
+    Ok(Gone { parts, identities })
 }

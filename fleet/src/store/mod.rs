@@ -14,11 +14,13 @@
 pub mod audit;
 pub mod db;
 pub mod devices;
+pub mod fragment_users;
 pub mod fragments;
 pub mod keys;
 pub mod locations;
 pub mod logs;
 pub mod machines;
+pub mod metadata;
 pub mod organizations;
 pub mod parts;
 pub mod secrets;
@@ -32,6 +34,11 @@ pub use db::{Arg, Counted, Db, DbError, Durability, Migration, OpenError, Row, T
 const STATE: &[Migration] = &[
     Migration { number: 1, name: "first", sql: include_str!("../../migrations/state/0001_first.sql") },
     Migration { number: 2, name: "restart_told", sql: include_str!("../../migrations/state/0002_restart_told.sql") },
+    Migration {
+        number: 3,
+        name: "fragment_revision_names",
+        sql: include_str!("../../migrations/state/0003_fragment_revision_names.sql"),
+    },
 ];
 
 /// The changes of the log database, in order.

@@ -1,10 +1,11 @@
 //! Organizations.
 
-use super::{Arg, DbError, Row, Tx, audit, audit::Entry};
+use super::{Arg, DbError, Row, Tx, audit, audit::Entry, fragment_users, fragments, keys};
 use crate::{
     authn::Caller,
     authz::{Granted, Organization, right},
     clock::Millis,
+    refusal::Refusal,
 };
 
 /// One row.
@@ -112,4 +113,35 @@ pub fn all(tx: &Tx<'_>) -> Result<Vec<Stored>, DbError> {
 pub fn namespace_is_taken(tx: &Tx<'_>, namespace: &str) -> Result<bool, DbError> {
     let sql = "SELECT 1 FROM organizations WHERE public_namespace = $1";
     Ok(tx.first(sql, &[namespace.into()], |_| Ok(()))?.is_some())
+}
+
+/// Removes an organization that has no locations any more: with its fragments, its keys and every role in it. Its audit
+/// rows stay. Returns whose rights changed.
+pub fn delete(
+    tx: &Tx<'_>,
+    granted: &Granted<Organization, right::WriteOrganization>,
+    now: Millis,
+) -> Result<Vec<String>, Refusal> {
+    let id = granted.id();
+    let old = get(tx, id)?.ok_or_else(|| Refusal::not_found("organization", id))?;
+    let sql = "SELECT COUNT(*) FROM locations WHERE organization_id = $1";
+    let locations = tx.first(sql, &[id.into()], |row| row.int(0))?.unwrap_or_default();
+    if locations > 0 {
+        return Err(Refusal::precondition(format!("the organization has {locations} locations: delete them first")));
+    }
+    let own = fragments::of_organization(tx, id)?;
+    for fragment in &own {
+        if fragment_users::users(tx, &fragment.id)?.elsewhere {
+            return Err(Refusal::precondition(format!(
+                "other organizations use the public fragment {:?} ({}): make it private first",
+                fragment.name, fragment.id
+            )));
+        }
+    }
+    own.iter().try_for_each(|fragment| fragment_users::remove(tx, &fragment.id))?;
+    tx.run("DELETE FROM location_shares WHERE organization_id = $1", &[id.into()])?;
+    let identities = keys::end_all_of(tx, id)?;
+    tx.run("DELETE FROM organizations WHERE id = $1", &[id.into()])?;
+    audit::record(tx, granted, now, "DeleteOrganization", &format!("{:?}", old.name))?;
+    Ok(identities)
 }

@@ -48,8 +48,15 @@ pub struct Owner {
 
 impl World {
     pub async fn new() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    /// With other options than the usual ones.
+    pub async fn with(change: impl FnOnce(&mut Options)) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let server = start(&folder).await;
+        let mut options = options(&folder);
+        change(&mut options);
+        let server = wiring::start(options).await.unwrap();
         Self { folder, server }
     }
 
@@ -57,7 +64,7 @@ impl World {
     pub async fn restart(self) -> Self {
         let Self { folder, server } = self;
         server.stop().await;
-        let server = start(&folder).await;
+        let server = wiring::start(options(&folder)).await.unwrap();
         Self { folder, server }
     }
 
@@ -93,9 +100,8 @@ impl World {
     }
 }
 
-async fn start(folder: &TempDir) -> Running {
-    let options = Options { folder: folder.path().join("data"), ..Options::default() };
-    wiring::start(options).await.unwrap()
+fn options(folder: &TempDir) -> Options {
+    Options { folder: folder.path().join("data"), ..Options::default() }
 }
 
 impl Owner {
@@ -145,8 +151,22 @@ impl Client {
         Ok(A::decode(reply).unwrap())
     }
 
+    /// An answer that goes on, undecoded. It is open on the server when this returns.
+    pub async fn stream<Q: Message>(&self, path: &str, request: Q) -> tonic::Streaming<Bytes> {
+        self.open(path, request.encode_to_vec().into()).await.unwrap()
+    }
+
     /// Bytes in, bytes out: any operation, also those without a type here.
     pub async fn raw(&self, path: &str, message: Bytes) -> Result<Bytes, Status> {
+        let mut replies = self.open(path, message).await?;
+        // The first message is the answer of a unary call, and enough of a stream; a stream that is silent is open.
+        match tokio::time::timeout(Duration::from_millis(500), replies.message()).await {
+            Ok(first) => Ok(first?.unwrap_or_default()),
+            Err(_) => Ok(Bytes::new()),
+        }
+    }
+
+    async fn open(&self, path: &str, message: Bytes) -> Result<tonic::Streaming<Bytes>, Status> {
         let mut request = Request::new(message);
         if let Some(token) = &self.token {
             request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
@@ -155,12 +175,7 @@ impl Client {
         grpc.ready().await.map_err(|lost| Status::unavailable(lost.to_string()))?;
         let path: PathAndQuery = path.parse().unwrap();
         let call = grpc.server_streaming(request, path, Plain);
-        let mut replies = tokio::time::timeout(PATIENCE, call).await.expect("an answer")?.into_inner();
-        // The first message is the answer of a unary call, and enough of a stream; a stream that is silent is open.
-        match tokio::time::timeout(Duration::from_millis(500), replies.message()).await {
-            Ok(first) => Ok(first?.unwrap_or_default()),
-            Err(_) => Ok(Bytes::new()),
-        }
+        Ok(tokio::time::timeout(PATIENCE, call).await.expect("an answer")?.into_inner())
     }
 }
 
