@@ -2,9 +2,9 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::releases::command::ReleaseCommand;
+use crate::{authz::Role, releases::command::ReleaseCommand};
 
 /// The fleet management server.
 #[derive(Debug, Parser)]
@@ -31,6 +31,9 @@ pub enum Command {
     Serve(Serve),
     /// Create an organization and the API key of its owner, and print them once.
     Init(Init),
+    /// People: give somebody an account, another key, or a link to an organization.
+    #[command(subcommand)]
+    User(User),
     /// Make, sign and publish releases; works offline.
     #[command(subcommand)]
     Release(ReleaseCommand),
@@ -106,4 +109,82 @@ pub struct Init {
     /// Print one line of JSON {"organization_id", "key_id", "key"}.
     #[arg(long)]
     pub json: bool,
+}
+
+/// What to do for a person.
+#[derive(Debug, Clone, Subcommand)]
+pub enum User {
+    /// Create a person and print their personal API key once.
+    ///
+    /// Invitations without a mail that wait for the address are accepted by it.
+    Add {
+        /// Their e-mail address.
+        #[arg(long, value_name = "EMAIL")]
+        email: String,
+        /// Make them a member of this organization at once: its id, or its name if only one has it.
+        #[arg(long, value_name = "ORG")]
+        org: Option<String>,
+        /// What they are in that organization.
+        #[arg(long, value_enum, default_value_t = RoleName::Owner, requires = "org")]
+        role: RoleName,
+        /// What is common to all of these.
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Make one more key for a person who has none at hand, and print it once.
+    Key {
+        /// Their e-mail address.
+        #[arg(long, value_name = "EMAIL")]
+        email: String,
+        /// What is common to all of these.
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Invite somebody, or make a new link for an invitation that waits, and print the link.
+    Invite {
+        /// To which organization: its id, or its name if only one has it.
+        #[arg(long, value_name = "ORG")]
+        org: String,
+        /// Whom.
+        #[arg(long, value_name = "EMAIL")]
+        email: String,
+        /// What they will be there; an invitation that waits keeps the roles it has.
+        #[arg(long, value_enum, default_value_t = RoleName::Owner)]
+        role: RoleName,
+        /// How the server is reached: what the link begins with.
+        #[arg(long, value_name = "URL")]
+        address: String,
+        /// What is common to all of these.
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+/// Where, and in which form the answer is.
+#[derive(Debug, Clone, Args)]
+pub struct Output {
+    /// Where databases and keys are.
+    #[command(flatten)]
+    pub place: Place,
+    /// Print one line of JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What somebody may be in an organization.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RoleName {
+    /// May do everything.
+    Owner,
+    /// Looks at everything, controls machines, changes nothing.
+    Operator,
+}
+
+impl From<RoleName> for Role {
+    fn from(name: RoleName) -> Self {
+        match name {
+            RoleName::Owner => Self::Owner,
+            RoleName::Operator => Self::Operator,
+        }
+    }
 }

@@ -16,6 +16,8 @@ pub const NAME_CHARS_MAX: usize = 200;
 pub const SECRETS_MAX: usize = 2;
 /// Roles of one key: a list that a person can still read.
 pub const GRANTS_PER_KEY_MAX: usize = 100;
+/// Keys of one person: one for each place they work at.
+pub const KEYS_PER_USER_MAX: usize = 20;
 /// Fragments named by one part or fragment.
 pub const FRAGMENTS_PER_CONFIG_MAX: usize = 100;
 /// Entries of one page where the caller may choose, and the choice when it does not.

@@ -16,11 +16,11 @@ use tokio::{
 };
 
 use fleet::{
-    args::{Arguments, Command, Init, Place, Serve},
+    args::{Arguments, Command, Init, Place, Serve, User},
     edge::ServeError,
     init,
     logs::retention::Limits,
-    releases,
+    people, releases,
     store::{Durability, OpenError},
     wiring::{self, Options, StartError},
 };
@@ -44,6 +44,7 @@ fn main() -> ExitCode {
     let done = match arguments.command {
         Command::Serve(options) => serve(options),
         Command::Init(options) => initialise(options),
+        Command::User(command) => user(command),
         Command::Release(command) => {
             releases::command::run(command, &mut io::stdout()).map_err(|why| Failure::new(exit::FAILED, &why))
         }
@@ -160,6 +161,39 @@ fn initialise(options: Init) -> Result<(), Failure> {
         };
         writeln!(io::stdout(), "{text}").map_err(|why| Failure::new(exit::FAILED, &why))
     })
+}
+
+fn user(command: User) -> Result<(), Failure> {
+    let output = match &command {
+        User::Add { output, .. } | User::Key { output, .. } | User::Invite { output, .. } => output.clone(),
+    };
+    only_sqlite(&output.place)?;
+    let text = runtime()?.block_on(async {
+        let (_stop, draining) = watch::channel(false);
+        let place = Options { folder: output.place.data, ..Options::default() };
+        let context = wiring::context(&place, None, draining)?;
+        let issued = match command {
+            User::Add { email, org, role, .. } => {
+                people::add(&context, &email, org.as_deref().map(|org| (org, role.into()))).await
+            }
+            User::Key { email, .. } => people::key(&context, &email).await,
+            User::Invite { org, email, role, address, .. } => {
+                let path = people::invite(&context, &org, &email, role.into()).await;
+                let path = path.map_err(|why| Failure::new(exit::FAILED, &why))?;
+                let link = format!("{}{path}", address.trim_end_matches('/'));
+                return Ok(if output.json { json!({"link": link}).to_string() } else { link });
+            }
+        };
+        let issued = issued.map_err(|why| Failure::new(exit::FAILED, &why))?;
+        Ok::<_, Failure>(match output.json {
+            true => json!({"user_id": issued.user_id, "key_id": issued.key_id, "key": issued.key}).to_string(),
+            false => format!(
+                "user    {}\nkey id  {}\nkey     {}\n\nThe key is shown this once: keep it.",
+                issued.user_id, issued.key_id, issued.key
+            ),
+        })
+    })?;
+    writeln!(io::stdout(), "{text}").map_err(|why| Failure::new(exit::FAILED, &why))
 }
 
 fn only_sqlite(place: &Place) -> Result<(), Failure> {

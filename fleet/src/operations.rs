@@ -114,12 +114,20 @@ operations! { table:
         unary Authenticate authenticate(rpc::AuthenticateRequest) -> rpc::AuthenticateResponse = services::login::authenticate;
     }
     "platform.app.v1.AppService" for People app_service_server::AppService {
+        unary GetUserIDByEmail get_user_id_by_email(app::GetUserIdByEmailRequest) -> app::GetUserIdByEmailResponse = services::members::id_by_email;
         unary CreateOrganization create_organization(app::CreateOrganizationRequest) -> app::CreateOrganizationResponse = services::organizations::create;
         unary ListOrganizations list_organizations(app::ListOrganizationsRequest) -> app::ListOrganizationsResponse = services::organizations::list;
         unary GetOrganization get_organization(app::GetOrganizationRequest) -> app::GetOrganizationResponse = services::organizations::get;
         unary GetOrganizationNamespaceAvailability get_organization_namespace_availability(app::GetOrganizationNamespaceAvailabilityRequest) -> app::GetOrganizationNamespaceAvailabilityResponse = services::organizations::namespace_availability;
         unary UpdateOrganization update_organization(app::UpdateOrganizationRequest) -> app::UpdateOrganizationResponse = services::organizations::update;
         unary DeleteOrganization delete_organization(app::DeleteOrganizationRequest) -> app::DeleteOrganizationResponse = services::organizations::delete;
+        unary ListOrganizationsByUser list_organizations_by_user(app::ListOrganizationsByUserRequest) -> app::ListOrganizationsByUserResponse = services::members::organizations_of;
+        unary ListOrganizationMembers list_organization_members(app::ListOrganizationMembersRequest) -> app::ListOrganizationMembersResponse = services::members::list;
+        unary CreateOrganizationInvite create_organization_invite(app::CreateOrganizationInviteRequest) -> app::CreateOrganizationInviteResponse = services::members::invite;
+        unary UpdateOrganizationInviteAuthorizations update_organization_invite_authorizations(app::UpdateOrganizationInviteAuthorizationsRequest) -> app::UpdateOrganizationInviteAuthorizationsResponse = services::members::change_invite;
+        unary DeleteOrganizationMember delete_organization_member(app::DeleteOrganizationMemberRequest) -> app::DeleteOrganizationMemberResponse = services::members::delete;
+        unary DeleteOrganizationInvite delete_organization_invite(app::DeleteOrganizationInviteRequest) -> app::DeleteOrganizationInviteResponse = services::members::delete_invite;
+        unary ResendOrganizationInvite resend_organization_invite(app::ResendOrganizationInviteRequest) -> app::ResendOrganizationInviteResponse = services::members::resend_invite;
         unary GetOrganizationMetadata get_organization_metadata(app::GetOrganizationMetadataRequest) -> app::GetOrganizationMetadataResponse = services::metadata::of_organization;
         unary UpdateOrganizationMetadata update_organization_metadata(app::UpdateOrganizationMetadataRequest) -> app::UpdateOrganizationMetadataResponse = services::metadata::update_of_organization;
         unary GetOrganizationsWithAccessToLocation get_organizations_with_access_to_location(app::GetOrganizationsWithAccessToLocationRequest) -> app::GetOrganizationsWithAccessToLocationResponse = services::location_access::organizations;
@@ -163,6 +171,11 @@ operations! { table:
         unary DeleteFragment delete_fragment(app::DeleteFragmentRequest) -> app::DeleteFragmentResponse = services::fragments::delete;
         unary GetFragmentHistory get_fragment_history(app::GetFragmentHistoryRequest) -> app::GetFragmentHistoryResponse = services::fragments::history;
         unary ListMachineSummaries list_machine_summaries(app::ListMachineSummariesRequest) -> app::ListMachineSummariesResponse = services::summaries::list;
+        unary AddRole add_role(app::AddRoleRequest) -> app::AddRoleResponse = services::roles::add;
+        unary RemoveRole remove_role(app::RemoveRoleRequest) -> app::RemoveRoleResponse = services::roles::remove;
+        unary ChangeRole change_role(app::ChangeRoleRequest) -> app::ChangeRoleResponse = services::roles::change;
+        unary ListAuthorizations list_authorizations(app::ListAuthorizationsRequest) -> app::ListAuthorizationsResponse = services::roles::list;
+        unary CheckPermissions check_permissions(app::CheckPermissionsRequest) -> app::CheckPermissionsResponse = services::roles::check;
         unary CreateKey create_key(app::CreateKeyRequest) -> app::CreateKeyResponse = services::keys::create;
         unary DeleteKey delete_key(app::DeleteKeyRequest) -> app::DeleteKeyResponse = services::keys::delete;
         unary ListKeys list_keys(app::ListKeysRequest) -> app::ListKeysResponse = services::keys::list;

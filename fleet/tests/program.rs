@@ -198,3 +198,48 @@ async fn stops_in_order_when_asked() {
     // init works beside nobody and after somebody.
     init(&data);
 }
+
+#[tokio::test]
+async fn people_are_added_and_invited_beside_a_running_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let place = data.to_str().unwrap();
+    let (organization, key_id, key) = init(&data);
+    let server = Server::start(&data);
+    let owner = server.client(&key_id, &key).await;
+
+    let user = |arguments: &[&str]| {
+        let (code, out, err) = run(&[&["user"], arguments, &["--json", "--data", place]].concat());
+        let fields: serde_json::Value = serde_json::from_str(&out).unwrap_or_default();
+        (code, fields, err)
+    };
+    let (code, ann, err) = user(&["add", "--email", "ann@example.org", "--org", "Acme", "--role", "operator"]);
+    assert_eq!((code, &*err), (0, ""));
+    let text = |fields: &serde_json::Value, name: &str| fields[name].as_str().unwrap().to_owned();
+    let client = server.client(&text(&ann, "key_id"), &text(&ann, "key")).await;
+    let seen: ListOrganizationsResponse = client.app("ListOrganizations", ListOrganizationsRequest {}).await.unwrap();
+    assert_eq!(seen.organizations[0].id, organization);
+    let request = ListOrganizationMembersRequest { organization_id: organization.clone() };
+    let listed: ListOrganizationMembersResponse = owner.app("ListOrganizationMembers", request).await.unwrap();
+    assert_eq!(listed.members[0].user_id, text(&ann, "user_id"));
+
+    let (code, another, _) = user(&["key", "--email", "ann@example.org"]);
+    assert_eq!((code, text(&another, "user_id")), (0, text(&ann, "user_id")));
+    server.client(&text(&another, "key_id"), &text(&another, "key")).await;
+
+    let address = format!("{}/", server.url);
+    let (code, link, _) =
+        user(&["invite", "--org", &organization, "--email", "bob@example.org", "--address", &address]);
+    assert_eq!(code, 0);
+    assert!(text(&link, "link").starts_with(&format!("{}/invite/", server.url)), "{link}");
+    let table: [(&[&str], &str); 4] = [
+        (&["add", "--email", "ann@example.org"], "already"),
+        (&["add", "--email", "carl@example.org", "--org", "Nowhere"], "no organization"),
+        (&["key", "--email", "bob@example.org"], "no user"),
+        (&["invite", "--org", "Acme", "--email", "ann@example.org", "--address", &address], "member already"),
+    ];
+    for (arguments, says) in table {
+        let (code, _, err) = user(arguments);
+        assert!(code == 1 && err.contains(says), "{arguments:?}: {code} {err}");
+    }
+}

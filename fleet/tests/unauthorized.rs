@@ -27,7 +27,12 @@ struct Ours {
     part: String,
     fragment: String,
     key: String,
+    /// Of a member of the organization.
+    user: String,
 }
+
+/// Of that member.
+const EMAIL: &str = "member@example.org";
 
 impl Contract {
     fn read() -> Self {
@@ -84,6 +89,10 @@ fn value<'a>(field: &str, path: &str, ours: &'a Ours) -> &'a str {
         "robot_id" | "machine_id" => &ours.machine,
         "part_id" => &ours.part,
         "fragment_id" => &ours.fragment,
+        "identity_id" | "user_id" => &ours.user,
+        "identity_type" => "user",
+        "email" => EMAIL,
+        "permissions" => "read_organization",
         "authorization_type" => "role",
         "authorization_id" => "organization_owner",
         "resource_type" => "organization",
@@ -99,7 +108,7 @@ fn value<'a>(field: &str, path: &str, ours: &'a Ours) -> &'a str {
     }
 }
 
-async fn ours(owner: &world::Owner) -> Ours {
+async fn ours(world: &World, owner: &world::Owner) -> Ours {
     use api::pb::platform::app::v1::*;
     let location = owner.location("North", None).await;
     let machine = owner.machine(&location, "arm").await;
@@ -110,7 +119,10 @@ async fn ours(owner: &world::Owner) -> Ours {
         ..Default::default()
     };
     let fragment: CreateFragmentResponse = owner.client.app("CreateFragment", create).await.unwrap();
+    let member = (&*owner.organization, fleet::authz::Role::Operator);
+    let member = fleet::people::add(&world.server.context, EMAIL, Some(member)).await.unwrap();
     Ours {
+        user: member.user_id,
         organization: owner.organization.clone(),
         location,
         machine,
@@ -162,7 +174,7 @@ async fn what_is_not_in_the_table_says_so_under_both_names() {
             asked += 1;
         }
     }
-    assert!(asked > 100, "most of the contract is still to come: {asked}");
+    assert!(asked > 0, "the whole contract is done: this test can go");
     world.end().await;
 }
 
@@ -170,7 +182,7 @@ async fn what_is_not_in_the_table_says_so_under_both_names() {
 async fn a_stranger_finds_nothing() {
     let world = World::new().await;
     let owner = world.owner("Acme").await;
-    let ours = ours(&owner).await;
+    let ours = ours(&world, &owner).await;
     let stranger = world.owner("Strangers").await;
     let contract = Contract::read();
     for operation in OPERATIONS {
@@ -188,7 +200,7 @@ async fn a_stranger_finds_nothing() {
 async fn a_device_does_nothing_but_its_own_calls() {
     let world = World::new().await;
     let owner = world.owner("Acme").await;
-    let ours = ours(&owner).await;
+    let ours = ours(&world, &owner).await;
     let part = owner.main_part(&ours.machine).await;
     let device = world.login("robot-secret", &part.id, &part.secret).await.unwrap();
     let contract = Contract::read();
@@ -204,13 +216,17 @@ async fn a_device_does_nothing_but_its_own_calls() {
 }
 
 /// What an operator of the organization may do; everything else is denied, because it sees what it is about.
-const OPERATOR_MAY: [&str; 29] = [
+const OPERATOR_MAY: [&str; 33] = [
     "CreateOrganization",
     "ListOrganizations",
     "GetOrganization",
     "GetOrganizationNamespaceAvailability",
     "GetOrganizationsWithAccessToLocation",
     "GetOrganizationMetadata",
+    "ListOrganizationMembers",
+    "GetUserIDByEmail",
+    "ListOrganizationsByUser",
+    "CheckPermissions",
     "GetLocation",
     "GetLocationMetadata",
     "ListLocations",
@@ -242,7 +258,7 @@ const OPERATOR_MAY_ALSO: [&str; 3] = ["Log", "Report", "UploadLogs"];
 async fn an_operator_reads_and_controls_and_is_denied_the_rest() {
     let world = World::new().await;
     let owner = world.owner("Acme").await;
-    let ours = ours(&owner).await;
+    let ours = ours(&world, &owner).await;
     let operator = world.key(&owner, "operator", "organization", &owner.organization).await;
     let contract = Contract::read();
     for operation in OPERATIONS {

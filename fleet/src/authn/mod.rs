@@ -26,7 +26,7 @@ use crate::{
     authz::Grant,
     hex, ids,
     refusal::Refusal,
-    store::{DbError, Store, Tx, keys, secrets},
+    store::{DbError, Store, Tx, keys, roles, secrets},
 };
 
 /// Keys and secrets whose rights are remembered; about 400 bytes each.
@@ -53,9 +53,9 @@ pub enum Who {
     ApiKey {
         /// Its id.
         id: String,
-        /// The organization it belongs to.
-        organization: String,
-        /// What it may do.
+        /// The person it belongs to, unless it is an organization's.
+        user: Option<String>,
+        /// What it may do: the person's roles, or its own.
         grants: Vec<Grant>,
     },
     /// A device, by its part's own secret.
@@ -108,10 +108,11 @@ impl Caller {
         self.from
     }
 
-    /// The name under which changes are written down: "api-key:ID", "part:ID", "local".
+    /// The name under which changes are written down: "api-key:ID", "user:ID by api-key:ID", "part:ID", "local".
     pub fn name(&self) -> String {
         match self.who() {
-            Who::ApiKey { id, .. } => format!("api-key:{id}"),
+            Who::ApiKey { id, user: None, .. } => format!("api-key:{id}"),
+            Who::ApiKey { id, user: Some(user), .. } => format!("user:{user} by api-key:{id}"),
             Who::Part { part } => format!("part:{part}"),
             Who::LocationSecret { part, location } => format!("part:{part} by location:{location}"),
             Who::Local => "local".into(),
@@ -222,10 +223,15 @@ impl Authn {
         self.forget(|who| matches!(who, Who::ApiKey { id: known, .. } if known == id));
     }
 
-    /// Rights of these keys changed.
+    /// Rights of these keys and people changed.
     pub fn forget_identities(&self, ids: &[String]) {
         if !ids.is_empty() {
-            self.forget(|who| matches!(who, Who::ApiKey { id: known, .. } if ids.contains(known)));
+            self.forget(|who| match who {
+                Who::ApiKey { id, user, .. } => {
+                    ids.contains(id) || user.as_ref().is_some_and(|user| ids.contains(user))
+                }
+                _ => false,
+            });
         }
     }
 
@@ -267,8 +273,8 @@ fn look_up(tx: &Tx<'_>, claim: &Claim) -> Result<Option<(Who, u64)>, DbError> {
             let Some(key) = keys::for_login(tx, &id)?.filter(|key| key.generation == *generation) else {
                 return Ok(None);
             };
-            let grants = keys::grants_of(tx, &id)?;
-            Some((Who::ApiKey { id, organization: key.organization, grants }, *generation))
+            let grants = roles::of_identity(tx, key.user.as_deref().unwrap_or(&id))?;
+            Some((Who::ApiKey { id, user: key.user, grants }, *generation))
         }
         Claim::Part { secret, part } => {
             let (secret, part) = (ids::from_bytes(*secret), ids::from_bytes(*part));

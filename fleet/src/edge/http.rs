@@ -7,7 +7,7 @@ use http_body_util::Full;
 use tonic::body::Body;
 
 use super::{CORS_REQUEST_HEADERS, authenticate};
-use crate::{context::Context, install, releases};
+use crate::{context::Context, install, invitation, people, releases};
 
 /// Any request that is not gRPC.
 pub(super) async fn answer(context: &Context, request: Request<Body>, from: IpAddr) -> Response<Body> {
@@ -23,6 +23,9 @@ pub(super) async fn answer(context: &Context, request: Request<Body>, from: IpAd
         }
         "/install/credentials" if *request.method() == Method::GET => {
             install::credentials(context, request.headers(), request.uri().query().unwrap_or_default(), from).await
+        }
+        _ if let Some(secret) = path.strip_prefix(people::PATH) => {
+            invitation::answer(context, request.method(), secret, from).await
         }
         _ if path.starts_with("/releases/") => {
             releases::serve::answer(context.releases.folder(), request.method(), path, request.headers())

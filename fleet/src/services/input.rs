@@ -6,6 +6,9 @@ use crate::{
     refusal::Refusal,
 };
 
+/// Of an e-mail address: what mail servers pass on.
+const EMAIL_BYTES_MAX: usize = 254;
+
 /// A name a person gave: trimmed, 1 to 200 printable characters.
 pub fn name(field: &'static str, given: &str) -> Result<String, Refusal> {
     let name = given.trim();
@@ -15,6 +18,24 @@ pub fn name(field: &'static str, given: &str) -> Result<String, Refusal> {
     }
     printable(field, name)?;
     Ok(name.to_owned())
+}
+
+/// An e-mail address as it is kept: trimmed, in lowercase. Whether it exists only a mail can find out.
+pub fn email(field: &'static str, given: &str) -> Result<String, Refusal> {
+    let email = given.trim().to_lowercase();
+    let odd = |letter: char| letter.is_whitespace() || letter.is_control() || "<>()[]\\,;:\"".contains(letter);
+    let fits = email.len() <= EMAIL_BYTES_MAX
+        && !email.contains(odd)
+        && email.split_once('@').is_some_and(|(who, host)| {
+            !who.is_empty()
+                && !host.contains('@')
+                && host.contains('.')
+                && host.split('.').all(|label| !label.is_empty() && !label.starts_with('-') && !label.ends_with('-'))
+        });
+    match fits {
+        true => Ok(email),
+        false => Err(Refusal::invalid(field, "is not an e-mail address (somebody@example.org)")),
+    }
 }
 
 /// Text without control characters; may be empty.
@@ -86,6 +107,19 @@ mod tests {
         for wrong in ["", "   ", "a\nb", "a\0b", &"x".repeat(201)] {
             assert!(name("name", wrong).is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn emails() {
+        for (given, kept) in [(" Ann@Example.ORG ", "ann@example.org"), ("a.b+c@x-y.example", "a.b+c@x-y.example")] {
+            assert_eq!(email("email", given).unwrap(), kept);
+        }
+        for wrong in
+            ["", "ann", "@example.org", "ann@", "ann@host", "a@b@c.d", "a b@c.d", "a@c..d", "a@-c.d", "<a@c.d>"]
+        {
+            assert!(email("email", wrong).is_err(), "{wrong:?}");
+        }
+        assert!(email("email", &format!("{}@example.org", "x".repeat(250))).is_err());
     }
 
     #[test]

@@ -9,16 +9,18 @@ use api::pb::platform::app::v1::{
 
 use super::input;
 use crate::{
-    authn::{Caller, digest_of},
+    authn::{Caller, Who, digest_of},
     authz::{Grant, Granted, Organization, ResourceKind, Role, right},
     clock::timestamp,
     context::Context,
     ids,
     limits::GRANTS_PER_KEY_MAX,
+    people,
     refusal::Refusal,
     store::{
         DbError, Tx,
         keys::{self, New, Stored},
+        roles,
     },
 };
 
@@ -82,11 +84,13 @@ fn role_of(authorization: &Authorization) -> Result<(Role, ResourceKind), Refusa
     Ok((role, kind))
 }
 
-/// ListKeys. The secrets are kept nowhere and cannot be listed.
+/// ListKeys: the organization's own, and others that have a role in it. The secrets are kept nowhere and cannot be listed.
 pub async fn list(context: &Context, caller: Caller, request: ListKeysRequest) -> Result<ListKeysResponse, Refusal> {
     let granted = context.authz.organization::<right::WriteOrganization>(&caller, &request.org_id).await?;
     let found = context.store.scan::<Vec<_>, DbError>(move |tx| {
-        keys::of_organization(tx, granted.id())?.into_iter().map(|key| message(tx, key, granted.id())).collect()
+        let mut found = keys::of_organization(tx, granted.id())?;
+        found.extend(keys::guests_of(tx, granted.id())?);
+        found.into_iter().map(|key| message(tx, key, granted.id())).collect()
     });
     Ok(ListKeysResponse { api_keys: found.await? })
 }
@@ -97,10 +101,14 @@ pub async fn rotate(
     caller: Caller,
     request: RotateKeyRequest,
 ) -> Result<RotateKeyResponse, Refusal> {
-    let (granted, key) = owned(context, &caller, &request.id).await?;
+    let (owned, key) = owned(context, &caller, &request.id).await?;
     let (secret, id, now) = (ids::new_secret(), key.id, context.clock.now());
     let (digest, rotated) = (digest_of(&secret), id.clone());
-    context.store.write(move |tx| keys::rotate(tx, &granted, &rotated, &digest, now)).await?;
+    let work = context.store.write::<_, Refusal>(move |tx| match owned {
+        Owned::ByOrganization(granted) => Ok(keys::rotate(tx, &granted, &rotated, &digest, now)?),
+        Owned::ByCaller => keys::rotate_own(tx, &caller, &rotated, &digest, now),
+    });
+    work.await?;
     context.authn.forget_key(&id);
     Ok(RotateKeyResponse { id, key: secret })
 }
@@ -111,42 +119,79 @@ pub async fn delete(
     caller: Caller,
     request: DeleteKeyRequest,
 ) -> Result<DeleteKeyResponse, Refusal> {
-    let (granted, key) = owned(context, &caller, &request.id).await?;
+    let (owned, key) = owned(context, &caller, &request.id).await?;
     let (id, now) = (key.id, context.clock.now());
     let deleted = id.clone();
-    context.store.write(move |tx| keys::delete(tx, &granted, &deleted, now)).await?;
+    let work = context.store.write(move |tx| match owned {
+        Owned::ByOrganization(granted) => keys::delete(tx, &granted, &deleted, now),
+        Owned::ByCaller => keys::delete_own(tx, &caller, &deleted, now),
+    });
+    work.await?;
     context.authn.forget_key(&id);
     Ok(DeleteKeyResponse {})
 }
 
-/// CreateKeyFromExistingKeyAuthorizations.
+/// CreateKeyFromExistingKeyAuthorizations. Of a personal key: one more of the same person.
 pub async fn create_like(
     context: &Context,
     caller: Caller,
     request: CreateKeyFromExistingKeyAuthorizationsRequest,
 ) -> Result<CreateKeyFromExistingKeyAuthorizationsResponse, Refusal> {
-    let (granted, key) = owned(context, &caller, &request.id).await?;
-    let grants = context.store.read(|tx| keys::grants_of(tx, &key.id)).await?;
-    // A key may hold roles in organizations that its own organization's owner has no say in.
-    let grants = grants.into_iter().filter(|grant| *grant.organization == *granted.id()).collect();
-    let (id, key) = issue(context, granted, "CreateKeyFromExistingKeyAuthorizations", key.name, grants).await?;
+    let (owned, key) = owned(context, &caller, &request.id).await?;
+    let (id, key) = match (owned, key.user) {
+        (Owned::ByOrganization(granted), _) => {
+            let grants = context.store.read(|tx| roles::of_identity(tx, &key.id)).await?;
+            // A key may hold roles in organizations that its own organization's owner has no say in.
+            let grants: Vec<_> = grants.into_iter().filter(|grant| *grant.organization == *granted.id()).collect();
+            if grants.is_empty() {
+                return Err(Refusal::precondition("the key has no roles to copy: make one with CreateKey"));
+            }
+            issue(context, granted, "CreateKeyFromExistingKeyAuthorizations", key.name, grants).await?
+        }
+        (Owned::ByCaller, Some(user)) => {
+            let (name, now) = (key.name, context.clock.now());
+            let issued = context.store.write(move |tx| people::issue(tx, &caller, &user, &name, now)).await?;
+            (issued.key_id, issued.key)
+        }
+        (Owned::ByCaller, None) => return Err(Refusal::not_found("API key", &key.id)),
+    };
     Ok(CreateKeyFromExistingKeyAuthorizationsResponse { id, key })
 }
 
-/// The key, if the caller owns its organization; otherwise there is none.
-async fn owned(
-    context: &Context,
-    caller: &Caller,
-    id: &str,
-) -> Result<(Granted<Organization, right::WriteOrganization>, Stored), Refusal> {
+/// Why the caller may do something to a key.
+enum Owned {
+    /// It owns the key's organization.
+    ByOrganization(Granted<Organization, right::WriteOrganization>),
+    /// The key is its own, or another one of the same person.
+    ByCaller,
+}
+
+/// The key, if it is the caller's to change. Of others that are listed, because they have a role in an organization that
+/// the caller owns, only the role is.
+async fn owned(context: &Context, caller: &Caller, id: &str) -> Result<(Owned, Stored), Refusal> {
     if !ids::is_id(id) {
         return Err(Refusal::malformed_id("API key", id));
     }
     let missing = || Refusal::not_found("API key", id);
     let key = context.store.read(|tx| keys::get(tx, id)).await?.ok_or_else(missing)?;
-    let granted = context.authz.organization(caller, &key.organization).await;
-    let granted = granted.map_err(|refusal| if refusal.is_not_found() { missing() } else { refusal })?;
-    Ok((granted, key))
+    let Some(organization) = &key.organization else {
+        let own = matches!(caller.who(), Who::ApiKey { user, .. } if user.is_some() && *user == key.user);
+        return if own { Ok((Owned::ByCaller, key)) } else { Err(missing()) };
+    };
+    let refusal = match context.authz.organization(caller, organization).await {
+        Ok(granted) => return Ok((Owned::ByOrganization(granted), key)),
+        Err(refusal) if !refusal.is_not_found() => return Err(refusal),
+        Err(_) => missing(),
+    };
+    for grant in context.store.read(|tx| roles::of_identity(tx, id)).await? {
+        let giver = context.authz.organization::<right::WriteOrganization>(caller, &grant.organization).await;
+        if giver.is_ok() {
+            return Err(Refusal::forbidden(
+                "the key belongs to another organization: take the roles it has in yours with RemoveRole",
+            ));
+        }
+    }
+    Err(refusal)
 }
 
 async fn issue(
@@ -175,7 +220,7 @@ pub(super) fn message(tx: &Tx<'_>, stored: Stored, organization: &str) -> Result
         resource_id: grant.resource.to_string(),
         org_id: grant.organization.to_string(),
     };
-    let grants = keys::grants_of(tx, &stored.id)?.into_iter();
+    let grants = roles::of_identity(tx, &stored.id)?.into_iter();
     let authorizations = grants.filter(|grant| *grant.organization == *organization).map(details).collect();
     let created_on = Some(timestamp(stored.created_at));
     let api_key = ApiKey { id: stored.id, key: String::new(), name: stored.name, created_on };

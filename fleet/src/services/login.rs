@@ -2,16 +2,22 @@
 
 use api::pb::proto::rpc::v1::{AuthenticateRequest, AuthenticateResponse};
 
-use crate::{authn::Caller, context::Context, refusal::Refusal};
+use crate::{authn::Caller, context::Context, people, refusal::Refusal};
 
 /// Authenticate.
 pub async fn authenticate(
     context: &Context,
-    _: Caller,
+    caller: Caller,
     request: AuthenticateRequest,
 ) -> Result<AuthenticateResponse, Refusal> {
     let credentials =
         request.credentials.ok_or_else(|| Refusal::invalid("credentials", "type and payload are needed"))?;
     let access_token = context.authn.authenticate(&request.entity, &credentials.r#type, &credentials.payload).await?;
+    // What it brings is no part of the answer: whoever has the right key gets a token.
+    if credentials.r#type == "api-key"
+        && let Err(refusal) = people::signed_in(context, &request.entity, &caller).await
+    {
+        tracing::warn!(why = refusal.message(), "could not write down that somebody signed in");
+    }
     Ok(AuthenticateResponse { access_token })
 }

@@ -16,7 +16,7 @@ use crate::{
     authz::{Permission, Target, right},
     clock::timestamp,
     context::Context,
-    hex, ids,
+    hex, ids, people,
     refusal::Refusal,
     store::{
         keys,
@@ -38,20 +38,18 @@ pub async fn create(
             "on this server organizations are created by its administrator: ask for `platform-fleet init`",
         ));
     }
-    let Who::ApiKey { id: key, .. } = caller.who() else {
+    let Some(owner) = people::identity(&caller) else {
         return Err(Refusal::forbidden("only a key of a person or a program may create organizations"));
     };
-    let (key, name) = (key.clone(), input::name("name", &request.name)?);
+    let (name, who) = (input::name("name", &request.name)?, owner.id.clone());
     let (id, now) = (ids::new_id(), context.clock.now());
-    let creator = caller.clone();
-    let owner = key.clone();
     let created = context.store.write::<_, Refusal>(move |tx| {
-        organizations::create(tx, &creator, &id, &name, now)?;
+        organizations::create(tx, &caller, &id, &name, now)?;
         keys::give_owner_of_new(tx, &owner, &id, now)?;
         organizations::get(tx, &id)?.ok_or_else(|| Refusal::not_found("organization", &id))
     });
     let organization = message(created.await?);
-    context.authn.forget_key(&key);
+    context.authn.forget_identities(&[who]);
     Ok(CreateOrganizationResponse { organization: Some(organization) })
 }
 

@@ -29,9 +29,12 @@ pub fn record<T: crate::authz::TargetKind, R: Right>(
     record_by(tx, granted.caller(), granted.organization(), now, &entry)
 }
 
+/// Stands for an organization where what changed belongs to none: people and their keys. Read on the server itself.
+pub const SERVER: &str = "";
+
 /// What is written beside who and when.
 pub struct Entry<'a> {
-    /// "organization", "location", "robot", "robot part", "fragment", "api key".
+    /// "organization", "location", "robot", "robot part", "fragment", "api key", "user", "invitation".
     pub resource_type: &'a str,
     /// Which one.
     pub resource_id: &'a str,

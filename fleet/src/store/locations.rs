@@ -1,6 +1,6 @@
 //! Locations, whom they are shared with, and their secrets.
 
-use super::{Arg, DbError, Row, Tx, audit, keys};
+use super::{Arg, DbError, Row, Tx, audit, roles};
 use crate::{
     authz::{Granted, Location, Organization, ResourceKind, TargetKind, right},
     clock::Millis,
@@ -188,7 +188,7 @@ pub fn delete(
             "the location holds {machines} machines and {inside} locations: move or delete them first"
         )));
     }
-    let identities = keys::end_roles_on(tx, ResourceKind::Location, granted.id())?;
+    let identities = roles::end_on(tx, ResourceKind::Location, granted.id())?;
     tx.run("DELETE FROM locations WHERE id = $1", &[granted.id().into()])?;
     audit::record(tx, granted, now, "DeleteLocation", &format!("{:?}", old.name))?;
     Ok(identities)

@@ -16,6 +16,7 @@ pub mod db;
 pub mod devices;
 pub mod fragment_users;
 pub mod fragments;
+pub mod invites;
 pub mod keys;
 pub mod locations;
 pub mod logs;
@@ -23,9 +24,11 @@ pub mod machines;
 pub mod metadata;
 pub mod organizations;
 pub mod parts;
+pub mod roles;
 pub mod secrets;
 pub mod status;
 pub mod tree;
+pub mod users;
 
 use std::path::Path;
 
@@ -39,6 +42,7 @@ const STATE: &[Migration] = &[
         name: "fragment_revision_names",
         sql: include_str!("../../migrations/state/0003_fragment_revision_names.sql"),
     },
+    Migration { number: 4, name: "people", sql: include_str!("../../migrations/state/0004_people.sql") },
 ];
 
 /// The changes of the log database, in order.

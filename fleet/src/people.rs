@@ -1,0 +1,214 @@
+//! People and this server: how they come to a key of their own.
+//!
+//! `platform-fleet user add|key|invite` for its administrator, the page behind an invitation's link for whoever was
+//! invited, and what happens when somebody signs in. A personal key is shown once.
+
+use std::net::IpAddr;
+
+use crate::{
+    authn::{Caller, Who, digest_of},
+    authz::{Grant, Role},
+    clock::Millis,
+    context::Context,
+    ids,
+    refusal::Refusal,
+    services::{input, members::owner_of},
+    store::{
+        DbError, Tx,
+        invites::{self, Door, Stored},
+        keys, organizations,
+        roles::{Identity, IdentityKind},
+        users,
+    },
+};
+
+/// A login is written down when the last one is older than this: to the minute is enough for people.
+const LOGIN_WRITTEN_EVERY: Millis = 60_000;
+
+/// A key as its holder gets it, once.
+pub struct Issued {
+    /// Whose.
+    pub user_id: String,
+    /// Of the key.
+    pub key_id: String,
+    /// The key.
+    pub key: String,
+}
+
+/// `user add`: a person with a key, members of `organization` (id or name) if one is given, and of every organization
+/// that invited them without a mail.
+pub async fn add(context: &Context, email: &str, role: Option<(&str, Role)>) -> Result<Issued, Refusal> {
+    let email = input::email("--email", email)?;
+    let role = role.map(|(organization, role)| (organization.to_owned(), role));
+    let now = context.clock.now();
+    context
+        .store
+        .write::<_, Refusal>(move |tx| {
+            let caller = Caller::local();
+            let user = ids::new_id();
+            users::create(tx, &caller, &user, &email, now)?;
+            let issued = issue(tx, &caller, &user, &email, now)?;
+            if let Some((organization, role)) = role {
+                let grant = Grant { role, ..owner_of(&named(tx, &organization)?) };
+                let to = Identity { kind: IdentityKind::User, id: user.clone() };
+                users::give_locally(tx, &caller, &to, &grant, now)?;
+            }
+            for invite in invites::without_link(tx, &email)? {
+                invites::accept(tx, &caller, &invite, &user, now)?;
+            }
+            Ok(issued)
+        })
+        .await
+}
+
+/// `user key`: one more key for a person who has none at hand.
+pub async fn key(context: &Context, email: &str) -> Result<Issued, Refusal> {
+    let email = input::email("--email", email)?;
+    let now = context.clock.now();
+    context
+        .store
+        .write::<_, Refusal>(move |tx| {
+            let user =
+                users::by_email(tx, &email)?.ok_or_else(|| Refusal::not_found("user with the address", &email))?;
+            issue(tx, &Caller::local(), &user.id, &email, now)
+        })
+        .await
+}
+
+/// `user invite`: invites somebody, or makes another link for an invitation that waits. The link's path.
+pub async fn invite(context: &Context, organization: &str, email: &str, role: Role) -> Result<String, Refusal> {
+    let (email, organization) = (input::email("--email", email)?, organization.to_owned());
+    let (secret, now) = (ids::new_secret(), context.clock.now());
+    let door = Door(Some(digest_of(&secret)));
+    context
+        .store
+        .write::<_, Refusal>(move |tx| {
+            let organization = named(tx, &organization)?;
+            if !invites::set_door(tx, &organization, &email, &door, now)? {
+                let grant = Grant { role, ..owner_of(&organization) };
+                invites::create_locally(tx, &Caller::local(), &organization, &email, &[grant], &door, now)?;
+            }
+            Ok(())
+        })
+        .await?;
+    Ok(format!("{PATH}{secret}"))
+}
+
+/// Where the page of an invitation is.
+pub const PATH: &str = "/invite/";
+
+/// What the page shows before anybody decides.
+pub struct Waiting {
+    /// Name of the organization.
+    pub organization: String,
+    /// Whom it is for.
+    pub email: String,
+}
+
+/// The invitation with that link; `None` if it was used, replaced or is too old.
+pub async fn waiting(context: &Context, secret: &str) -> Result<Option<Waiting>, Refusal> {
+    let (digest, now) = (digest_of(secret), context.clock.now());
+    let found = context.store.read::<_, DbError>(|tx| {
+        let Some(invite) = invites::by_link(tx, &digest, now)? else { return Ok(None) };
+        let organization = organizations::get(tx, &invite.organization)?;
+        Ok(organization.map(|organization| Waiting { organization: organization.name, email: invite.email }))
+    });
+    Ok(found.await?)
+}
+
+/// What accepting brought.
+pub struct Accepted {
+    /// The organization.
+    pub waiting: Waiting,
+    /// A key, for who had none. Who has one keeps it: a link from one organization opens no other.
+    pub issued: Option<Issued>,
+}
+
+/// Accepts the invitation with that link, once.
+pub async fn accept(context: &Context, secret: &str, from: IpAddr) -> Result<Option<Accepted>, Refusal> {
+    let (digest, now) = (digest_of(secret), context.clock.now());
+    let accepted = context.store.write::<_, Refusal>(move |tx| {
+        let Some(invite) = invites::by_link(tx, &digest, now)? else { return Ok(None) };
+        let organization = organizations::get(tx, &invite.organization)?.map(|found| found.name).unwrap_or_default();
+        let caller = Caller::nobody(from);
+        let user = match users::by_email(tx, &invite.email)? {
+            Some(user) => user.id,
+            None => {
+                let id = ids::new_id();
+                users::create(tx, &caller, &id, &invite.email, now)?;
+                id
+            }
+        };
+        let issued = match keys::of_user(tx, &user)?.is_empty() {
+            true => Some(issue(tx, &caller, &user, &invite.email, now)?),
+            false => None,
+        };
+        invites::accept(tx, &caller, &invite, &user, now)?;
+        let waiting = Waiting { organization, email: invite.email };
+        Ok(Some((user, Accepted { waiting, issued })))
+    });
+    Ok(accepted.await?.map(|(user, accepted)| {
+        context.authn.forget_identities(&[user]);
+        accepted
+    }))
+}
+
+/// Somebody's key was used to sign in: they are shown as having been here, and invitations that waited for that are
+/// theirs.
+pub async fn signed_in(context: &Context, key: &str, caller: &Caller) -> Result<(), Refusal> {
+    let now = context.clock.now();
+    let looked = context.store.read::<_, DbError>(|tx| {
+        let Some(user) = keys::user_of(tx, key)? else { return Ok(None) };
+        let Some(user) = users::get(tx, &user)? else { return Ok(None) };
+        let long_ago = user.last_login_at.is_none_or(|at| (now - at).abs() >= LOGIN_WRITTEN_EVERY);
+        let waits = !invites::without_link(tx, &user.email)?.is_empty();
+        Ok((long_ago || waits).then_some(user))
+    });
+    let Some(user) = looked.await? else { return Ok(()) };
+    let (id, caller) = (user.id.clone(), caller.clone());
+    let written = context.store.write::<_, Refusal>(move |tx| {
+        users::store_login(tx, &user.id, now)?;
+        let waiting: Vec<Stored> = invites::without_link(tx, &user.email)?;
+        for invite in &waiting {
+            invites::accept(tx, &caller, invite, &user.id, now)?;
+        }
+        Ok(!waiting.is_empty())
+    });
+    if written.await? {
+        context.authn.forget_identities(&[id]);
+    }
+    Ok(())
+}
+
+/// One more key of a person.
+pub fn issue(tx: &Tx<'_>, caller: &Caller, user: &str, email: &str, now: Millis) -> Result<Issued, Refusal> {
+    let issued = Issued { user_id: user.to_owned(), key_id: ids::new_id(), key: ids::new_secret() };
+    let digest = digest_of(&issued.key);
+    let new = keys::New { id: &issued.key_id, name: email, digest: &digest, grants: &[] };
+    keys::create_for_user(tx, caller, user, &new, now)?;
+    Ok(issued)
+}
+
+/// An organization by its id, or by its name if only one has it.
+fn named(tx: &Tx<'_>, given: &str) -> Result<String, Refusal> {
+    if let Some(found) = organizations::get(tx, given)? {
+        return Ok(found.id);
+    }
+    let mut found = organizations::all(tx)?.into_iter().filter(|one| one.name == given);
+    match (found.next(), found.next()) {
+        (Some(one), None) => Ok(one.id),
+        (None, _) => Err(Refusal::not_found("organization", given)),
+        (Some(_), Some(_)) => {
+            Err(Refusal::invalid("--org", format_args!("several organizations are called {given:?}: give the id")))
+        }
+    }
+}
+
+/// The identity that a caller's new organization belongs to: the person, or the key of a program.
+pub fn identity(caller: &Caller) -> Option<Identity> {
+    match caller.who() {
+        Who::ApiKey { user: Some(user), .. } => Some(Identity { kind: IdentityKind::User, id: user.clone() }),
+        Who::ApiKey { id, user: None, .. } => Some(Identity { kind: IdentityKind::ApiKey, id: id.clone() }),
+        Who::Part { .. } | Who::LocationSecret { .. } | Who::Local | Who::Nobody => None,
+    }
+}
