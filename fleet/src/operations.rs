@@ -170,6 +170,7 @@ operations! { table:
         unary UpdateFragment update_fragment(app::UpdateFragmentRequest) -> app::UpdateFragmentResponse = services::fragments::update;
         unary DeleteFragment delete_fragment(app::DeleteFragmentRequest) -> app::DeleteFragmentResponse = services::fragments::delete;
         unary GetFragmentHistory get_fragment_history(app::GetFragmentHistoryRequest) -> app::GetFragmentHistoryResponse = services::fragments::history;
+        unary ListMachineFragments list_machine_fragments(app::ListMachineFragmentsRequest) -> app::ListMachineFragmentsResponse = services::machine_fragments::list;
         unary ListMachineSummaries list_machine_summaries(app::ListMachineSummariesRequest) -> app::ListMachineSummariesResponse = services::summaries::list;
         unary AddRole add_role(app::AddRoleRequest) -> app::AddRoleResponse = services::roles::add;
         unary RemoveRole remove_role(app::RemoveRoleRequest) -> app::RemoveRoleResponse = services::roles::remove;

@@ -380,3 +380,79 @@ async fn a_list_of_keys_holds_what_its_organization_gave() {
     }
     world.end().await;
 }
+
+async fn made_of(client: &Client, machine: &str, additional: &[&str]) -> Result<ListMachineFragmentsResponse, Code> {
+    let request = ListMachineFragmentsRequest {
+        machine_id: machine.into(),
+        additional_fragment_ids: additional.iter().map(ToString::to_string).collect(),
+        ..Default::default()
+    };
+    client.app("ListMachineFragments", request).await.map_err(|refused| refused.code())
+}
+
+fn names(made_of: &ListMachineFragmentsResponse) -> Vec<&str> {
+    made_of.fragments.iter().map(|fragment| &*fragment.name).collect()
+}
+
+#[tokio::test]
+async fn a_machines_fragments_are_listed_with_what_lies_in_them_and_no_more_than_one_may_read() {
+    let world = World::new().await;
+    let p = places(&world).await;
+    let owner = &p.first;
+    let base =
+        fragment(owner, "base", r#"{"agent":{"password":{"psk":"hush hush"}},"pressed":{"$variable":{"name":"v"}}}"#)
+            .await;
+    let nest = format!(r#"{{"fragments":["{base}"],"around":true}}"#);
+    let around = fragment(owner, "around", &nest).await;
+    let pinned = fragment(owner, "pinned", r#"{"n":2}"#).await;
+    change(owner, &pinned, "pinned", r#"{"n":3}"#, None).await;
+    let other = fragment(owner, "other", r#"{"other":1}"#).await;
+    let private = fragment(&p.second, "theirs", "{}").await;
+    let part = owner.main_part(&p.deep).await;
+    let config = format!(
+        r#"{{"fragments":[{{"id":"{around}","variables":{{"v":"let me in"}}}},{{"id":"{base}","variables":{{"v":"let me in"}}}},
+           {{"id":"{pinned}","version":"2"}},"{private}"]}}"#
+    );
+    let request =
+        UpdateRobotPartRequest { id: part.id, name: part.name, robot_config_json: Some(config), ..Default::default() };
+    owner.client.app::<_, UpdateRobotPartResponse>("UpdateRobotPart", request).await.unwrap();
+
+    let seen = made_of(&owner.client, &p.deep, &[]).await.unwrap();
+    assert_eq!(names(&seen), ["around", "base", "pinned"]);
+    let revisions: Vec<&str> = seen.fragments.iter().map(|one| &*one.revision).collect();
+    assert_eq!((revisions[2], seen.fragments[2].fragment_config_json()), ("2", r#"{"n":2}"#));
+    let resolved = |id: &str| seen.resolved_fragments.iter().find(|one| one.fragment_id == id).unwrap();
+    assert!(format!("{:?}", resolved(&base)).contains("let me in"), "variables are filled in");
+    assert!(format!("{:?}", resolved(&around)).contains("hush hush"), "what lies inside is in it");
+    assert_eq!(resolved(&private).error.as_ref().unwrap().error_type(), FragmentErrorType::NoAccess);
+    assert!(resolved(&private).resolved_config.is_none());
+
+    // With one more, which is there already or not.
+    let more = made_of(&owner.client, &p.deep, &[&other, &base]).await.unwrap();
+    assert_eq!(names(&more), ["around", "base", "pinned", "other"]);
+    assert_eq!(made_of(&owner.client, &p.deep, &[&private]).await.map(drop), Err(NotFound));
+    assert_eq!(made_of(&owner.client, &p.deep, &["x"]).await.map(drop), Err(InvalidArgument));
+    let version = AdditionalFragment { fragment_id: pinned.clone(), version: Some("9".into()) };
+    let request = ListMachineFragmentsRequest {
+        machine_id: p.deep.clone(),
+        additional_fragments: vec![version],
+        ..Default::default()
+    };
+    let refused = owner.client.app::<_, ListMachineFragmentsResponse>("ListMachineFragments", request).await;
+    assert_eq!(code(refused), NotFound);
+
+    // A key for the machine sees what the machine is made of, without its secrets, and nothing beside it.
+    let operator = world.key(owner, "operator", "robot", &p.deep).await;
+    let masked = made_of(&operator, &p.deep, &[]).await.unwrap();
+    assert_eq!(names(&masked), ["around", "base", "pinned"]);
+    let text = format!("{masked:?}");
+    assert!(!text.contains("hush hush") && !text.contains("let me in"), "{text}");
+    assert_eq!(made_of(&operator, &p.deep, &[&other]).await.map(drop), Err(NotFound));
+    let shared = fragment(owner, "shared", &format!(r#"{{"fragments":["{other}"]}}"#)).await;
+    change(owner, &shared, "shared", &format!(r#"{{"fragments":["{other}"]}}"#), Some(true)).await;
+    let through = made_of(&operator, &p.deep, &[&shared]).await.unwrap();
+    assert_eq!(names(&through), ["around", "base", "pinned", "shared"], "no way around");
+    assert!(!format!("{:?}", through.resolved_fragments).contains("other"));
+    assert_eq!(made_of(&p.second.client, &p.deep, &[]).await.map(drop), Err(NotFound));
+    world.end().await;
+}

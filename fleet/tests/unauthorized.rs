@@ -88,7 +88,7 @@ fn value<'a>(field: &str, path: &str, ours: &'a Ours) -> &'a str {
         "location_id" | "location" | "parent_location_id" | "location_ids" => &ours.location,
         "robot_id" | "machine_id" => &ours.machine,
         "part_id" => &ours.part,
-        "fragment_id" => &ours.fragment,
+        "fragment_id" | "additional_fragment_ids" => &ours.fragment,
         "identity_id" | "user_id" => &ours.user,
         "identity_type" => "user",
         "email" => EMAIL,
@@ -216,7 +216,7 @@ async fn a_device_does_nothing_but_its_own_calls() {
 }
 
 /// What an operator of the organization may do; everything else is denied, because it sees what it is about.
-const OPERATOR_MAY: [&str; 33] = [
+const OPERATOR_MAY: [&str; 34] = [
     "CreateOrganization",
     "ListOrganizations",
     "GetOrganization",
@@ -244,6 +244,7 @@ const OPERATOR_MAY: [&str; 33] = [
     "ListFragments",
     "GetFragment",
     "GetFragmentHistory",
+    "ListMachineFragments",
     "ListMachineSummaries",
     "GetPartStatus",
     "RetryUpdate",

@@ -242,7 +242,7 @@ fn at(stored: &Stored, revision: &Revision) -> Stored {
 }
 
 /// A fragment that the caller may read.
-struct Readable {
+pub(super) struct Readable {
     stored: Stored,
     /// Whether it may write it too.
     writes: bool,
@@ -250,7 +250,7 @@ struct Readable {
 }
 
 /// A public one is for everybody with a key.
-async fn readable(context: &Context, caller: &Caller, id: &str) -> Result<Readable, Refusal> {
+pub(super) async fn readable(context: &Context, caller: &Caller, id: &str) -> Result<Readable, Refusal> {
     let missing = || Refusal::not_found("fragment", id);
     // First, because it refuses what cannot be an id.
     let permissions = context.authz.permissions(caller, Target::Fragment, id).await?;
@@ -293,7 +293,7 @@ fn count(number: i64) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
-fn message(stored: Stored, (parts, _, organizations): (i64, i64, i64), writes: bool) -> Message {
+pub(super) fn message(stored: Stored, (parts, _, organizations): (i64, i64, i64), writes: bool) -> Message {
     let config = if writes { stored.config } else { documents::masked(&stored.config) };
     Message {
         id: stored.id,

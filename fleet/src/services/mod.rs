@@ -10,6 +10,7 @@ pub mod keys;
 pub mod location_access;
 pub mod locations;
 pub mod login;
+pub mod machine_fragments;
 pub mod machines;
 pub mod members;
 pub mod metadata;

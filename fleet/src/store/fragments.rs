@@ -114,6 +114,12 @@ pub fn fill(
     Ok(())
 }
 
+/// A fragment as somebody who names it gets it: in the revision that is asked for, if their organization may use it.
+pub fn used(tx: &Tx<'_>, organization: &str, key: &Key) -> Result<Option<Stored>, DbError> {
+    let Some((revision, config)) = usable(tx, organization, key)? else { return Ok(None) };
+    Ok(get(tx, &key.id)?.map(|stored| Stored { revision, config, ..stored }))
+}
+
 /// (revision, config) of the revision that is asked for, or of the present one.
 fn usable(tx: &Tx<'_>, organization: &str, key: &Key) -> Result<Option<(String, String)>, DbError> {
     let both = |row: &Row<'_>| Ok((row.text(0)?, row.text(1)?));
