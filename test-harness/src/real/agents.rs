@@ -18,25 +18,29 @@ const ENTRY: std::ops::Range<usize> = 24..32;
 
 /// Writes an agent of this version.
 pub fn build(version: &str, executable: &Path) -> Result<(), Trouble> {
-    write(version, executable, |_| ())
+    write(&programs::find(brand::AGENT)?, version, executable, |_| ())
+}
+
+/// The same, made of another agent than the one built beside this program.
+pub fn build_from(program: &Path, version: &str, executable: &Path) -> Result<(), Trouble> {
+    write(program, version, executable, |_| ())
 }
 
 /// Writes an agent of this version that dies at its first instruction.
 pub fn build_broken(version: &str, executable: &Path) -> Result<(), Trouble> {
-    write(version, executable, |bytes| {
+    write(&programs::find(brand::AGENT)?, version, executable, |bytes| {
         if let Some(entry) = bytes.get_mut(ENTRY) {
             entry.fill(0);
         }
     })
 }
 
-fn write(version: &str, executable: &Path, change: impl FnOnce(&mut [u8])) -> Result<(), Trouble> {
+fn write(program: &Path, version: &str, executable: &Path, change: impl FnOnce(&mut [u8])) -> Result<(), Trouble> {
     let trouble = |error: std::io::Error| Trouble::of(executable.display(), error);
-    let program = programs::find(brand::AGENT)?;
     // What debuggers need is nine tenths of it. A system without this tool has a large agent.
-    let stripped = Command::new("strip").arg("-o").arg(executable).arg(&program).status();
+    let stripped = Command::new("strip").arg("-o").arg(executable).arg(program).status();
     if !stripped.is_ok_and(|status| status.success()) {
-        fs::copy(&program, executable).map_err(trouble)?;
+        fs::copy(program, executable).map_err(trouble)?;
     }
     let mut bytes = fs::read(executable).map_err(trouble)?;
     let at = bytes.windows(OWNER.len()).position(|window| *window == OWNER);
@@ -52,14 +56,19 @@ fn write(version: &str, executable: &Path, change: impl FnOnce(&mut [u8])) -> Re
 
 /// Puts a launcher and this agent into the root folder of `options`, which from then on start the launcher.
 pub fn install(agent: &Path, options: &mut AgentOptions) -> Result<(), Trouble> {
+    install_with(&programs::find(brand::LAUNCHER)?, agent, options)
+}
+
+/// The same with another launcher than the one built beside this program.
+pub fn install_with(launcher: &Path, agent: &Path, options: &mut AgentOptions) -> Result<(), Trouble> {
     let root = options.root();
-    let launcher = root.join("bin").join(brand::LAUNCHER);
+    let installed = root.join("bin").join(brand::LAUNCHER);
     let slot = Layout::new(&root, brand::AGENT).executable(Slot::A);
-    for (from, to) in [(programs::find(brand::LAUNCHER)?, &launcher), (agent.to_owned(), &slot)] {
+    for (from, to) in [(launcher, &installed), (agent, &slot)] {
         let folder = to.parent().unwrap_or(&root);
         fs::create_dir_all(folder).map_err(|error| Trouble::of(folder.display(), error))?;
-        fs::copy(&from, to).map_err(|error| Trouble::of(to.display(), error))?;
+        fs::copy(from, to).map_err(|error| Trouble::of(to.display(), error))?;
     }
-    options.program = Some(launcher);
+    options.program = Some(installed);
     Ok(())
 }

@@ -113,6 +113,9 @@ pub(crate) fn measure(folder: &Path, idle_secs: u64, mut table: Table) -> Result
     crashes(&hasty, &mut table)?;
     let updated = Subject::new(&site, "updated", AgentOptions { minute: Some(SHORT_MINUTE), ..options("updated") })?;
     updates::of_the_server(folder, &factory, &updated, &mut table)?;
+    let mut renewed =
+        Subject::new(&site, "renewed", AgentOptions { minute: Some(SHORT_MINUTE / 10.0), ..options("renewed") })?;
+    updates::of_the_agent(folder, &factory, &program, &mut renewed, &mut table)?;
     fleet.process.stop()?;
     Ok(table)
 }

@@ -10,9 +10,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use api::pb::platform::fleet::v1::update_status;
+use api::{
+    brand,
+    pb::platform::fleet::v1::{Product, update_status},
+};
 use serde_json::json;
-use test_harness::real::{eventually, process::Running, releases::Factory, stand_in};
+use test_harness::real::{agents, eventually, process::Running, releases::Factory, stand_in};
 
 use crate::{
     Trouble,
@@ -102,6 +105,87 @@ pub(crate) fn of_the_server(
         format!("longest time without an answer, asked every ms; its own start takes {own_start:.0} ms"),
     );
     Ok(())
+}
+
+/// Updates of the agent by itself, back and forth between versions that differ in nothing but the name.
+pub(crate) fn of_the_agent(
+    folder: &Path,
+    factory: &Factory,
+    program: &Path,
+    subject: &mut Subject<'_>,
+    table: &mut Table,
+) -> Result<(), Trouble> {
+    for number in 1..=REPEATS + 1 {
+        let path = folder.join(format!("agent-{number}"));
+        agents::build_from(program, &format!("5.0.{number}"), &path)?;
+        factory.release_agent(&format!("5.0.{number}"), number, &path)?;
+    }
+    let launcher = program.with_file_name(brand::LAUNCHER);
+    agents::install_with(&launcher, &folder.join("agent-1"), &mut subject.options)?;
+    subject.configure(json!({"version_control": {"agent": "5.0.1"}}))?;
+    let agent = subject.options.start()?;
+    subject.wait_until_running()?;
+    let server = eventually("a machine server", || child(agent.pid()))?;
+    let (mut times, mut absences, mut written) = (Vec::new(), Vec::new(), Vec::new());
+    let at_rest = usual_absence(&subject.status_url);
+    for number in 2..=REPEATS + 1 {
+        let version = format!("5.0.{number}");
+        let before = bytes_written(agent.pid())?;
+        let over = AtomicBool::new(false);
+        let absence = std::thread::scope(|scope| -> Result<Duration, Trouble> {
+            let asker = scope.spawn(|| longest_absence(&subject.status_url, &over));
+            subject.configure(json!({"version_control": {"agent": version}}))?;
+            agent.signal(rustix::process::Signal::HUP);
+            let begin = Instant::now();
+            subject.status_when("the next agent", |status| status.agent_version == version)?;
+            times.push(begin.elapsed().as_secs_f64() * 1e3);
+            over.store(true, Ordering::Relaxed);
+            asker.join().map_err(|_| "the asker panicked".into())
+        })?;
+        absences.push(absence.as_secs_f64() * 1e3);
+        written.push((bytes_written(agent.pid())? - before) as f64 / 1e6);
+        if child(agent.pid()) != Some(server) {
+            return Err("the machine server did not survive an update of the agent".into());
+        }
+        subject.status_when("the version to be kept", |status| {
+            let mut of_agent = status.updates.iter().filter(|update| update.product() == Product::Agent);
+            of_agent.any(|update| update.phase() == update_status::Phase::Committed)
+        })?;
+    }
+    agent.stop()?;
+    table.row(
+        "update of the agent: told of it to reporting as the next version",
+        format!("{:.0} ms", median(&mut times)),
+        "",
+        format!("median of {REPEATS}; the machine server keeps its process in all of them"),
+    );
+    table.row(
+        "bytes that an update of the agent writes",
+        format!("{:.2} MB", median(&mut written)),
+        "",
+        format!("median of {REPEATS}; the executable has {:.2} MB", fs::metadata(program)?.len() as f64 / 1e6),
+    );
+    table.row(
+        "machine server away during an update of the agent",
+        format!("{:.0} ms", (median(&mut absences) - at_rest).max(0.0)),
+        "0",
+        format!(
+            "longest time without an answer, median of {REPEATS}, beyond the {at_rest:.0} ms between two questions"
+        ),
+    );
+    Ok(())
+}
+
+/// Milliseconds between two answers, at most, while nothing happens.
+fn usual_absence(url: &str) -> f64 {
+    let over = AtomicBool::new(false);
+    let absence = std::thread::scope(|scope| {
+        let asker = scope.spawn(|| longest_absence(url, &over));
+        std::thread::sleep(Duration::from_secs(2));
+        over.store(true, Ordering::Relaxed);
+        asker.join().unwrap_or_default()
+    });
+    absence.as_secs_f64() * 1e3
 }
 
 /// Bytes that a process has had the kernel write to storage.
