@@ -11,7 +11,10 @@
 
 use std::time::Duration;
 
-use actors::update::slots::{Pointer, Slot};
+use actors::{
+    kit::planted::{self, Bug},
+    update::slots::{Pointer, Slot},
+};
 
 use super::{
     Boot,
@@ -110,7 +113,9 @@ pub fn choose(seen: &Seen) -> Option<Choice> {
     let note = (!note.is_empty()).then(|| plain(&note.join("; "), NOTE_BYTES_MAX));
     // The pointer follows what is started: the agent takes its slot and overwrites the other one.
     let pointer = if slot == found.slot && at.home == found.slot { found } else { Pointer::kept(slot) };
-    let starts = Starts { pointer, starts: at.starts.saturating_add(1), boot: seen.boot.clone(), mark: None, ..at };
+    let counted = if planted::is(Bug::StartsUncounted) { 0 } else { 1 };
+    let starts =
+        Starts { pointer, starts: at.starts.saturating_add(counted), boot: seen.boot.clone(), mark: None, ..at };
     Some(Choice { slot, safe, wait, starts, found, said, note })
 }
 

@@ -17,6 +17,7 @@ pub mod backoff;
 pub mod latest;
 pub mod lossy;
 pub mod mailbox;
+pub mod planted;
 pub mod reply;
 pub mod step;
 pub mod supervise;

@@ -33,6 +33,7 @@ use crate::{
         latest::{Latest, Watch},
         lossy::Writer,
         mailbox::Mail,
+        planted::{self, Bug},
         step::next_event,
         supervise::Lifeline,
         trace::Trace,
@@ -156,7 +157,7 @@ fn resume(policy: Policy, ports: &Ports) -> (Option<Rc<dyn Process>>, Machine) {
 fn unrecorded(ports: &Ports, record: &Record, boot: u64) -> Option<(Rc<dyn Process>, Record)> {
     let found = ports.processes.unrecorded(&note_variable());
     let notes = found.into_iter().filter_map(|found| Some((found.id, Note::decode(&found.note)?)));
-    let newer = notes.filter(|(_, note)| note.starts > record.starts);
+    let newer = notes.filter(|(_, note)| note.starts > record.starts && !planted::is(Bug::UnrecordedForgotten));
     // The first of several equal ones, which is the oldest.
     let (id, note) = newer.min_by_key(|(_, note)| Reverse(note.starts))?;
     Some((ports.processes.adopt(id)?, note.record(id, boot)))

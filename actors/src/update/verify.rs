@@ -7,6 +7,7 @@
 use board::files::Digest;
 
 use super::{note::Note, target::Target};
+use crate::kit::planted::{self, Bug};
 
 /// Bytes from the beginning of a file that show what kind of executable it is.
 pub const HEAD_BYTES: usize = 4096;
@@ -88,7 +89,7 @@ pub fn check(target: &Target, digest: &Digest, head: &[u8], platform: &str) -> R
         if promise.length != digest.len {
             return Err(Refusal::Length { found: digest.len, wanted: promise.length });
         }
-        if promise.sha256 != digest.sha256 {
+        if promise.sha256 != digest.sha256 && !planted::is(Bug::DigestUnchecked) {
             return Err(Refusal::Digest);
         }
     }

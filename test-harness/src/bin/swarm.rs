@@ -15,6 +15,7 @@ use std::{
     time::Instant,
 };
 
+use actors::kit::planted::{self, Bug};
 use api::device_config::{Accepted, random};
 use test_harness::world::{
     Seed, World,
@@ -64,6 +65,9 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if cfg!(feature = "planted-bugs") {
+        return find_planted(options.from, options.threads);
+    }
     let began = Instant::now();
     let tally = Tally::default();
     let worlds = each(options.threads, options.from, |seed| {
@@ -74,7 +78,7 @@ fn main() -> ExitCode {
         if enough {
             return Ok(false);
         }
-        tally.add(trial::run(Seed(seed), World::new)?);
+        tally.add(trial::run(Seed(seed), World::launched)?);
         Ok(true)
     });
     if let Err((seed, story)) = worlds {
@@ -104,18 +108,20 @@ struct Tally {
     seconds: AtomicU64,
     transitions: AtomicU64,
     lives: AtomicU64,
+    switches: AtomicU64,
     starts: AtomicU64,
 }
 
 impl Tally {
     fn add(&self, lived: Lived) {
-        let Lived { time, transitions, lives, starts } = lived;
+        let Lived { time, transitions, lives, switches, starts } = lived;
         let Tally { devices, seconds, .. } = self;
         for (sum, more) in [
             (devices, 1),
             (seconds, time.as_secs()),
             (&self.transitions, transitions),
             (&self.lives, lives),
+            (&self.switches, switches),
             (&self.starts, starts),
         ] {
             sum.fetch_add(more, Ordering::Relaxed);
@@ -125,16 +131,45 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tally { devices, seconds, transitions, lives, starts } = self;
-        let [devices, seconds, transitions, lives, starts] =
-            [devices, seconds, transitions, lives, starts].map(|sum| sum.load(Ordering::Relaxed));
+        let Tally { devices, seconds, transitions, lives, switches, starts } = self;
+        let [devices, seconds, transitions, lives, switches, starts] =
+            [devices, seconds, transitions, lives, switches, starts].map(|sum| sum.load(Ordering::Relaxed));
         let days = seconds / (24 * 3600);
         write!(
             f,
-            "{devices} devices, {days} days, {transitions} transitions, {lives} starts of the agent, {starts} of a \
-             machine server, all well,"
+            "{devices} devices, {days} days, {transitions} transitions, {lives} starts of the agent, \
+             {switches} of them of another version than before, {starts} of a machine server, all well,"
         )
     }
+}
+
+/// Devices that may pass before a planted bug has to be found.
+const FOUND_WITHIN: u64 = 400;
+
+/// Plants one bug after the other and has the swarm find it.
+fn find_planted(from: u64, threads: u64) -> ExitCode {
+    for bug in Bug::ALL {
+        planted::plant(bug);
+        let began = Instant::now();
+        let devices = AtomicU64::new(0);
+        let found = each(threads, from, |seed| {
+            if devices.fetch_add(1, Ordering::Relaxed) >= FOUND_WITHIN {
+                return Ok(false);
+            }
+            trial::run(Seed(seed), World::launched).map(|_| true)
+        });
+        let devices = devices.load(Ordering::Relaxed);
+        match found {
+            Err((seed, _)) => {
+                println!("{bug:?}: found at seed {seed}, {devices} devices, {:.1} s", began.elapsed().as_secs_f64());
+            }
+            Ok(()) => {
+                println!("{bug:?}: not found in {devices} devices");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    ExitCode::SUCCESS
 }
 
 /// Runs `what` for each number from `from` on until it says that there is no more; ends soon after the first failure.

@@ -59,10 +59,16 @@ pub enum Fault {
     Spoiled(&'static str, Spoiled, Duration),
     /// Somebody sets a variable of the machine server.
     Environment(u64),
-    /// Somebody chooses a version.
+    /// Somebody chooses a version of the machine server, and with it the stable agent.
     Version(&'static str),
-    /// The channel `stable` means this from now on.
+    /// The channel `stable` means this machine server from now on.
     Channel(&'static str),
+    /// Somebody chooses a version of the agent, and with it the stable machine server.
+    AgentVersion(&'static str),
+    /// The channel `stable` means this agent from now on.
+    AgentChannel(&'static str),
+    /// Somebody wants what failed to be tried again.
+    Retry,
     /// Somebody wants a restart.
     Mark,
     /// Somebody switches the machine server off, for a while.
@@ -72,12 +78,15 @@ pub enum Fault {
 /// Versions that are published; some of them do not work, as the seed has it.
 pub const VERSIONS: [&str; 3] = ["1.0.0", "1.1.0", "1.2.0-dev"];
 
+/// Versions of the agent that are published; the first is installed and lives, of the others some do not.
+pub const AGENTS: [&str; 3] = ["1.0.0", "2.0.0", "2.1.0"];
+
 /// One misfortune.
 #[must_use]
 pub fn any(random: &Random) -> Fault {
     let a_while = || seconds(random.below(1200));
     let version = || *random.pick(&VERSIONS);
-    match random.below(24) {
+    match random.below(28) {
         0 | 1 => Fault::Offline(a_while()),
         2 => Fault::CaptivePortal(a_while()),
         3 | 4 => {
@@ -132,6 +141,9 @@ pub fn any(random: &Random) -> Fault {
         20 => Fault::Mark,
         21 => Fault::Rot(random.any()),
         22 => Fault::Flapping(1 + random.below(60)),
+        23 | 24 => Fault::AgentVersion(random.pick::<&str>(&["stable", "1.0.0", "2.0.0", "2.1.0"])),
+        25 => Fault::AgentChannel(random.pick::<&str>(&AGENTS)),
+        26 => Fault::Retry,
         _ => Fault::Disabled(a_while()),
     }
 }
@@ -204,6 +216,9 @@ pub fn strike(hands: &Hands, fault: &Fault) {
         Fault::Environment(value) => advanced(hands, &json!({"platform_server_env": {"VALUE": value.to_string()}})),
         Fault::Version(version) => cloud.set_section("version_control", &json!({"platform-server": version})),
         Fault::Channel(version) => factory.channel("stable", version),
+        Fault::AgentVersion(version) => cloud.set_section("version_control", &json!({"agent": version})),
+        Fault::AgentChannel(version) => factory.agent_channel("stable", version),
+        Fault::Retry => cloud.want_retry(),
         Fault::Mark => cloud.mark_for_restart(),
         Fault::Disabled(time) => {
             advanced(hands, &json!({"disable_platform_server": true}));

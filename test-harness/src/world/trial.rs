@@ -8,11 +8,12 @@ use std::{
     time::Duration,
 };
 
+use api::pb::platform::fleet::v1::update_status::Phase;
 use board::process::Exit;
 use board_sim::{Random, process::Script};
 use serde_json::json;
 
-use super::{Seed, World, faults, hours, minutes, seconds};
+use super::{Seed, World, faults, hours, launch::Conduct, minutes, seconds};
 
 /// How long the bad time is.
 const BAD_TIME: Duration = hours(72);
@@ -32,6 +33,8 @@ pub struct Lived {
     pub transitions: u64,
     /// How often its agent was started.
     pub lives: u64,
+    /// How often the launcher started another version of it than the time before.
+    pub switches: u64,
     /// How often a machine server was started.
     pub starts: u64,
 }
@@ -53,8 +56,14 @@ pub fn run(seed: Seed, make: impl FnOnce(Seed) -> World) -> Result<Lived, String
         time: hands.board.clock.elapsed(),
         transitions: hands.chronicle.transitions(),
         lives: u64::from(world.lives()),
+        switches: switches(&world),
         starts: hands.board.processes.starts().0 as u64,
     })
+}
+
+fn switches(world: &World) -> u64 {
+    let starts = world.agents.starts();
+    starts.iter().zip(starts.iter().skip(1)).filter(|(before, after)| before.version != after.version).count() as u64
 }
 
 /// A machine server of some kind; one in four does not work.
@@ -75,10 +84,26 @@ fn any_script(random: &Random) -> Script {
     }
 }
 
+/// An agent of some kind; one in three does not live.
+fn any_conduct(random: &Random) -> Conduct {
+    match random.below(15) {
+        0 => Conduct::CannotStart,
+        1 => Conduct::DiesAtOnce,
+        2 => Conduct::DiesAfter(seconds(random.below(1200))),
+        3 => Conduct::NeverReachesCloud,
+        4 => Conduct::Hangs,
+        _ => Conduct::Lives,
+    }
+}
+
 fn bad_days(world: &mut World) {
     let random = world.board.random.branch();
     for version in faults::VERSIONS {
         world.board.processes.script(version, any_script(&random));
+    }
+    for version in faults::AGENTS.into_iter().skip(1) {
+        world.factory.release_agent(version);
+        world.agents.script(version, any_conduct(&random));
     }
     world.cloud.set_poll(POLL);
     world.start();
@@ -98,10 +123,11 @@ fn bad_days(world: &mut World) {
 
 fn assert_well(world: &mut World) {
     faults::heal(world);
-    let wanted = "1.3.0";
+    let (wanted, agent) = ("1.3.0", "2.2.0");
     world.factory.release(wanted);
+    world.factory.release_agent(agent);
     world.cloud.set_section("advanced_settings", &json!({"platform_server_env": {"LAST": "word"}}));
-    world.cloud.set_section("version_control", &json!({"platform-server": wanted}));
+    world.cloud.set_section("version_control", &json!({"platform-server": wanted, "agent": agent}));
     world.run_for(RECOVERY);
     world.restart_agent();
     // Two openings: the first may be answered before a download that a fault had put off for hours.
@@ -110,6 +136,7 @@ fn assert_well(world: &mut World) {
     world.run_for(minutes(30));
     let serving = world.board.processes.serving();
     assert_eq!(serving.as_deref(), Some(wanted), "what is wanted does not serve in the end");
+    assert_eq!(world.agents.version().as_deref(), Some(agent), "the agent that is wanted does not run in the end");
     let running = world.board.processes.running();
     let last = running.first().and_then(|start| start.launch.environment.iter().rev().find(|(key, _)| key == "LAST"));
     assert!(last.is_some(), "the last change of the configuration got lost");
@@ -117,6 +144,13 @@ fn assert_well(world: &mut World) {
     assert!(world.board.clock.elapsed() - at < minutes(11), "it no longer reports");
     let version = status.server.map(|server| server.version).unwrap_or_default();
     assert_eq!(version, wanted, "the fleet server was told something else");
+    assert_eq!(status.agent_version, agent, "the fleet server was told of another agent");
+    let walks = status.updates.iter().map(|update| (update.phase(), update.running_version.as_str()));
+    assert!(
+        walks.clone().all(|(phase, _)| phase == Phase::Committed),
+        "a walk has not ended: {walks:?}",
+        walks = walks.collect::<Vec<_>>()
+    );
     assert!(!world.cloud.is_marked(), "somebody still waits for a restart");
     assert_eq!(status.logs.map_or(0, |logs| logs.queued_bytes / 100_000), 0, "lines are not delivered");
 }
