@@ -64,6 +64,8 @@ bench: build
 
 swarm: needs
 	$(CARGO) run --quiet --release --package test-harness --bin swarm -- $(ARGS)
+	@echo 'Bugs on purpose, which it has to find:'
+	@$(CARGO) run --quiet --release --package test-harness --features planted-bugs --bin swarm 2>/dev/null
 
 # Real processes, real files: hundreds of kills in the middle of updates.
 kills: needs programs
