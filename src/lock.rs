@@ -55,8 +55,11 @@ pub fn take(root: &Path) -> Result<Lock, LockError> {
         }
         Err(TryLockError::WouldBlock) => {
             let mut owner = String::new();
-            let _ = file.rewind();
-            let _ = file.take(OWNER_BYTES_MAX).read_to_string(&mut owner);
+            // From a pipe in its place it would be waited for.
+            if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+                let _ = file.rewind();
+                let _ = file.take(OWNER_BYTES_MAX).read_to_string(&mut owner);
+            }
             if owner.is_empty() {
                 owner.push_str("it has not said which process it is");
             }

@@ -37,7 +37,7 @@ impl Files for PortableFiles {
     fn read(&self, path: &Path, limit: usize) -> Result<Option<Vec<u8>>, FileError> {
         let read = || -> io::Result<Vec<u8>> {
             let mut content = Vec::new();
-            let file = File::open(path)?;
+            let file = open(OpenOptions::new().read(true), path)?;
             file.take((limit as u64).saturating_add(1)).read_to_end(&mut content)?;
             if content.len() > limit { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(content) }
         };
@@ -69,7 +69,7 @@ impl Files for PortableFiles {
     fn append(&self, path: &Path, content: &[u8]) -> Result<u64, FileError> {
         let folder = folder_of(path);
         let append = || {
-            let (mut file, is_new) = match OpenOptions::new().append(true).open(path) {
+            let (mut file, is_new) = match open(OpenOptions::new().append(true), path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => (open_new(path, Access::Private)?, true),
                 opened => (opened?, false),
             };
@@ -90,7 +90,7 @@ impl Files for PortableFiles {
 
     fn read_at(&self, path: &Path, offset: u64, len: usize) -> Result<Vec<u8>, FileError> {
         let read = || {
-            let mut file = File::open(path)?;
+            let mut file = open(OpenOptions::new().read(true), path)?;
             file.seek(SeekFrom::Start(offset))?;
             let mut content = Vec::new();
             file.take(len as u64).read_to_end(&mut content)?;
@@ -101,7 +101,7 @@ impl Files for PortableFiles {
 
     fn truncate(&self, path: &Path, len: u64) -> Result<(), FileError> {
         let cut = || {
-            let file = OpenOptions::new().write(true).open(path)?;
+            let file = open(OpenOptions::new().write(true), path)?;
             file.set_len(len)?;
             file.sync_all()
         };
@@ -157,7 +157,7 @@ impl Files for PortableFiles {
         let set = || {
             fs::set_permissions(path, permissions(path, access)?)?;
             // Windows syncs only what was opened for writing; its read-only files keep their attribute anyway.
-            File::open(path)?.sync_all()
+            open(OpenOptions::new().read(true), path)?.sync_all()
         };
         set().map_err(failed("set the access of", path))
     }
@@ -198,7 +198,7 @@ impl Files for PortableFiles {
 
 fn digest(path: &Path, abandon: &Abandon) -> io::Result<Digest> {
     let mut context = Context::new(&SHA256);
-    let len = in_chunks(File::open(path)?, abandon, |chunk| {
+    let len = in_chunks(open(OpenOptions::new().read(true), path)?, abandon, |chunk| {
         context.update(chunk);
         Ok(())
     })?;
@@ -208,11 +208,7 @@ fn digest(path: &Path, abandon: &Abandon) -> io::Result<Digest> {
 }
 
 fn copy(from: &Path, to: &Path, limit: u64, abandon: &Abandon) -> io::Result<u64> {
-    // Looked at first: to open a pipe that nobody writes to would hold the thread for ever.
-    if !fs::metadata(from)?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a plain file"));
-    }
-    let source = File::open(from)?;
+    let source = open(OpenOptions::new().read(true), from)?;
     absent_is_fine(fs::remove_file(to))?;
     let mut copy = open_new(to, Access::Private)?;
     let mut room = limit;
@@ -292,6 +288,28 @@ fn mode(access: Access) -> u32 {
         Access::Readable => 0o644,
         Access::Executable => 0o755,
     }
+}
+
+/// Opens a file that is there. What is none is refused: to open a pipe, or to read from it, would wait for whoever is at
+/// its other end.
+pub(crate) fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let file = without_waiting(options).open(path)?;
+    let metadata = file.metadata()?;
+    if metadata.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if metadata.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a plain file"))
+    }
+}
+
+/// Means nothing for a plain file.
+#[cfg(unix)]
+fn without_waiting(options: &mut OpenOptions) -> &mut OpenOptions {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    options.custom_flags(i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0))
 }
 
 #[cfg(unix)]
@@ -382,6 +400,39 @@ mod tests {
         assert_eq!(PortableFiles.append(&path, b"!").unwrap(), 5);
         assert_eq!(PortableFiles.read(&path, 9).unwrap().unwrap(), b"abcd!");
         assert_eq!(mode_of(&path), 0o600);
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_is_refused_and_nobody_waits_for_it() {
+        let root = tempfile::tempdir().unwrap();
+        let pipe = root.path().join("record");
+        let make = || rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from(0o600)).unwrap();
+        make();
+        let elsewhere = root.path().join("elsewhere");
+        let files = PortableFiles;
+        // With somebody at the other end, and without: opening it for writing differs.
+        for held in [false, true] {
+            let _held = held.then(|| OpenOptions::new().read(true).write(true).open(&pipe).unwrap());
+            let read = [files.read(&pipe, 9).map(drop), files.read_at(&pipe, 0, 9).map(drop)];
+            let large = [
+                smol::block_on(files.digest(&pipe)).map(drop),
+                smol::block_on(files.copy(&pipe, &elsewhere, 9)).map(drop),
+            ];
+            for refused in read.into_iter().chain(large) {
+                assert_eq!(refused.unwrap_err().source.to_string(), "it is not a plain file");
+            }
+            assert!(files.append(&pipe, b"x").is_err());
+            assert!(files.truncate(&pipe, 0).is_err());
+            assert!(files.set_access(&pipe, Access::Private).is_err());
+            assert!(smol::block_on(files.unpack(&pipe, &elsewhere, 9)).is_err());
+        }
+        assert_eq!(files.list(root.path()).unwrap(), []);
+        files.write(&pipe, b"one", Access::Private).unwrap();
+        assert_eq!(fs::read(&pipe).unwrap(), b"one", "it is replaced as anything else");
+        fs::remove_file(&pipe).unwrap();
+        make();
+        files.remove(&pipe).unwrap();
+        assert!(!pipe.exists());
     }
 
     #[test]

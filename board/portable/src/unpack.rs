@@ -1,7 +1,7 @@
 //! One xz stream into a file, in bounded memory, to a length that was promised and no further.
 
 use std::{
-    fs::{self, File},
+    fs::{self, OpenOptions},
     io::{self, BufReader, Read, Write as _},
     path::Path,
 };
@@ -11,7 +11,7 @@ use lzma_rust2::XzReader;
 use ring::digest::{Context, SHA256};
 
 use crate::{
-    files::{absent_is_fine, failed, open_new},
+    files::{absent_is_fine, failed, open, open_new},
     work::Abandon,
 };
 
@@ -23,7 +23,7 @@ const SYNC_EVERY_BYTES: u64 = 8 << 20;
 const MEMORY_KIB_MAX: u32 = (DICTIONARY_BYTES_MAX >> 10) as u32 + 40 + 64;
 
 pub(crate) fn unpack(from: &Path, to: &Path, limit: u64, abandon: &Abandon) -> Result<Digest, UnpackError> {
-    let source = File::open(from).map_err(failed("read", from))?;
+    let source = open(OpenOptions::new().read(true), from).map_err(failed("read", from))?;
     absent_is_fine(fs::remove_file(to)).map_err(failed("replace", to))?;
     let mut file = open_new(to, Access::Private).map_err(failed("make", to))?;
     let mut stream = XzReader::new_mem_limit(BufReader::with_capacity(CHUNK_BYTES, source), false, MEMORY_KIB_MAX);

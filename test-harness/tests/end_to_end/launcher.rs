@@ -289,11 +289,13 @@ fn no_stored_file_keeps_the_agent_from_living() {
         "agent.lock",
         "run",
     ];
-    let poisons: [Poison; 4] = [
+    let poisons: [Poison; 5] = [
         ("empty", |path| fs::write(path, "").expect("written")),
         ("garbage", |path| fs::write(path, [b'{', 0, 159, 146, 150, b'\n', 255, 7].repeat(500)).expect("written")),
         ("huge", |path| fs::File::create(path).and_then(|file| file.set_len(1 << 30)).expect("made")),
         ("a folder", |path| fs::create_dir_all(path.join("inside")).expect("made")),
+        // Nobody is at its other end.
+        ("a pipe", |path| assert!(Command::new("mkfifo").arg(path).status().expect("run").success())),
     ];
     for file in files {
         for (poison, plant) in poisons {

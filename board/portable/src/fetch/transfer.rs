@@ -227,7 +227,7 @@ impl<'a> Transfer<'a> {
 
     fn open(&self) -> Result<File, FetchError> {
         let path = &self.job.what.into;
-        match OpenOptions::new().read(true).write(true).open(path) {
+        match files::open(OpenOptions::new().read(true).write(true), path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 files::make_folder(files::folder_of(path), Access::Private)
                     .and_then(|()| files::open_new(path, Access::Private))
