@@ -2,6 +2,7 @@
 #
 #   make sandbox   the main job on this machine: fleet server, agent, machine server (ARGS="--help" for more)
 #   make test      every test that needs neither root nor a network
+#   make clients   existing client libraries, unmodified, call every operation of a real server; fetches them once
 #   make check     formatting, lints, licences and bans
 #   make bench     speed and memory, as ratios to limits measured in the same run; appended to docs/benchmarks.md
 #   make swarm     10,000 simulated days of devices with faults, and a million random configurations (ARGS="--days 100")
@@ -16,7 +17,7 @@ CARGO ?= cargo
 ARGS ?=
 KILLS ?= 500
 
-.PHONY: help sandbox test lab check fmt clippy deny bench swarm build programs needs docs kills
+.PHONY: help sandbox test lab check fmt clippy deny bench swarm build programs needs docs kills clients
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -41,6 +42,10 @@ lab:
 	@[ "$$(id -u)" != 0 ] || packaging/needs.sh lab
 	@[ "$$(id -u)" != 0 ] || $(MAKE) --no-print-directory programs
 	@test-harness/lab/run.sh "$${CARGO_TARGET_DIR:-target}/debug/lab" $(ARGS)
+
+# The libraries stay in a folder of their own beside what cargo builds, under the digest of what is wanted of them.
+clients: needs
+	@packaging/clients.sh
 
 check: fmt clippy deny
 
