@@ -614,6 +614,25 @@ async fn a_restart_is_told_once_and_cleared_by_the_call_after_that() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn of_many_calls_at_once_one_is_told_to_restart() {
+    let world = World::new().await;
+    let device = world.device().await;
+    for round in 0..20 {
+        let at = Clock::default().now() + round;
+        world
+            .sql(move |tx| {
+                tx.run("UPDATE parts SET restart_marked_at = $2 WHERE id = $1", &[PART.into(), at.into()]).map(drop)
+            })
+            .await;
+        let calls = [device.must_restart(), device.must_restart(), device.must_restart(), device.must_restart()];
+        let [a, b, c, d] = calls;
+        let (a, b, c, d) = tokio::join!(a, b, c, d);
+        assert_eq!([a, b, c, d].iter().filter(|told| **told).count(), 1, "round {round}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_restart_is_told_again_to_a_device_that_may_not_have_heard() {
     let world = World::new().await;
     let device = world.device().await;

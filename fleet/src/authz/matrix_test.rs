@@ -34,6 +34,8 @@ fn matrix() -> String {
          another organization, with which a location above the thing is shared. A permission about machines, asked \
          for on a location or an organization, is asked for on everything in it. What no role of the caller reaches \
          is not found; what it sees but may not do is denied.\n\n\
+         Keys, roles, members and invitations are decided with `write_organization` on the organization; its members \
+         are read with `read_organization`. A person has roles like a key, and acts with them by any of its keys.\n\n\
          Devices hold none of these: a part's own secret, or a secret of a location above it, opens that part's \
          device calls and nothing else. An API key needs `control_robot` for them.\n\n\
          In configurations, histories included, who lacks `write_robot` (for a fragment `write_fragment`) sees `********` \

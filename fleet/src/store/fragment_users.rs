@@ -54,7 +54,7 @@ pub fn users(tx: &Tx<'_>, id: &str) -> Result<Users, DbError> {
     users.here = tx.all(sql, &[id.into(), USERS_NAMED.into()], |row| {
         Ok(format!("part {:?} of machine {:?} ({})", row.str(1)?, row.str(2)?, row.str(0)?))
     })?;
-    let sql = "SELECT o.id, o.name, CASE WHEN o.organization_id = f.organization_id THEN 1 ELSE 0 END
+    let sql = "SELECT o.id, o.name, CAST(CASE WHEN o.organization_id = f.organization_id THEN 1 ELSE 0 END AS BIGINT)
                FROM fragment_uses u JOIN fragments f ON f.id = u.fragment_id JOIN fragments o ON o.id = u.user_id
                WHERE u.fragment_id = $1 AND u.user_kind = 'fragment'
                  AND (f.visibility <> 1 OR f.organization_id = o.organization_id) ORDER BY o.id";
@@ -63,7 +63,8 @@ pub fn users(tx: &Tx<'_>, id: &str) -> Result<Users, DbError> {
     users.elsewhere |= fragments.iter().any(|(.., own)| !own);
     let own = fragments.into_iter().filter(|(.., own)| *own);
     users.here.extend(own.map(|(id, name, _)| format!("fragment {name:?} ({id})")));
-    let sql = "SELECT o.id, o.name, o.default_fragments, CASE WHEN o.id = f.organization_id THEN 1 ELSE 0 END
+    let sql =
+        "SELECT o.id, o.name, o.default_fragments, CAST(CASE WHEN o.id = f.organization_id THEN 1 ELSE 0 END AS BIGINT)
                FROM organizations o JOIN fragments f ON f.id = $1
                WHERE o.default_fragments IS NOT NULL AND (f.visibility <> 1 OR f.organization_id = o.id)";
     let defaults = tx.all(sql, &[id.into()], |row| Ok((row.text(1)?, row.text(2)?, row.flag(3)?)))?;

@@ -90,3 +90,40 @@ impl Store {
         self.state.write(work).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn keys_of_an_older_server_are_good_after_the_upgrade() {
+        let folder = tempfile::tempdir().unwrap();
+        let before = &STATE[..2];
+        let old = Db::open(&folder.path().join("state.db"), before, Durability::default()).unwrap();
+        let fill = |tx: &Tx<'_>| {
+            let statements = [
+                "INSERT INTO organizations (id, name, region, created_at) VALUES ('org', 'Acme', '', 1)",
+                "INSERT INTO api_keys (id, organization_id, name, digest, generation, created_at)
+                 VALUES ('key', 'org', 'first', 'digest', 7, 2)",
+                "INSERT INTO grants (identity_type, identity_id, organization_id, role, resource_type, resource_id, created_at)
+                 VALUES ('api-key', 'key', 'org', 'owner', 'organization', 'org', 2)",
+            ];
+            statements.iter().try_for_each(|sql| tx.run(sql, &[]).map(drop))
+        };
+        old.write::<_, DbError, _>(fill).await.unwrap();
+        drop(old);
+        let store = Store::open(folder.path(), Durability::default()).unwrap();
+        let read =
+            |tx: &Tx<'_>| Ok((keys::for_login(tx, "key")?, keys::get(tx, "key")?, roles::of_identity(tx, "key")?));
+        let (login, key, grants) = store.read::<_, DbError>(read).await.unwrap();
+        let (login, key) = (login.unwrap(), key.unwrap());
+        assert_eq!((&*login.digest, login.generation, login.user), ("digest", 7, None));
+        assert_eq!(
+            (key.organization.as_deref(), key.user, &*key.name, key.created_at),
+            (Some("org"), None, "first", 2)
+        );
+        assert_eq!(grants.len(), 1);
+        let neither = "INSERT INTO api_keys (id, name, digest, generation, created_at) VALUES ('x', '', '', 1, 1)";
+        assert!(store.write::<_, DbError>(move |tx| tx.run(neither, &[])).await.is_err(), "whose key is that?");
+    }
+}
