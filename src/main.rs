@@ -153,7 +153,9 @@ async fn run(
     let board = match platform::connect(executor, &options.root.join("run"), fetch) {
         Ok(board) => board,
         Err(error) => {
-            log::error!("{error}");
+            let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
+            let why: String = causes.map(|cause| format!(": {cause}")).collect();
+            log::error!("{error}{why}");
             return ExitCode::from(FAILED);
         }
     };

@@ -148,6 +148,11 @@ pub trait Processes {
     /// SIGTERM when the end of a child was seen, and are not sent it again then. Returns how many were still there.
     async fn end_orphans(&self, leader: ProcessId, grace: Duration) -> usize;
 
+    /// For an agent that has found no machine server to adopt, before it starts one: ends whoever lives where only the
+    /// machine servers of this device live, whatever it tells of itself. SIGTERM, then SIGKILL after `grace`. Nobody is
+    /// found where the system has no such place. Returns how many there were.
+    async fn end_strays(&self, grace: Duration) -> usize;
+
     /// Keeps the output pipes open for the program that this process is about to become (`exec`): what a machine server
     /// says while that program starts, and the last words of one that dies meanwhile, are read by the next agent. Give
     /// [`PassedOn::environment`] to that program, and drop the value when it could not be started.

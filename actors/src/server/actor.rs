@@ -97,7 +97,7 @@ pub struct Ports {
 /// Runs until it is told to stop and the machine server has ended, or was handed over.
 pub async fn run(policy: Policy, inbox: Inbox, ports: Ports) {
     let (questions, answers) = Background::new(&ports.executor);
-    let (process, machine) = resume(policy, &ports);
+    let (process, machine) = resume(policy, &ports).await;
     let mut ears = Ears { inbox, processes: Rc::clone(&ports.processes), process, answers };
     let mut shell = Shell {
         machine,
@@ -128,12 +128,12 @@ pub async fn run(policy: Policy, inbox: Inbox, ports: Ports) {
 }
 
 /// Finds the machine server of the last agent, or what it left behind.
-fn resume(policy: Policy, ports: &Ports) -> (Option<Rc<dyn Process>>, Machine) {
+async fn resume(policy: Policy, ports: &Ports) -> (Option<Rc<dyn Process>>, Machine) {
     let mut record = record::load(&*ports.files, &ports.places.record);
     let boot = record::boot(&ports.boot_id);
-    let of_this_boot = record.running.as_ref().filter(|recorded| recorded.boot == boot).map(|recorded| recorded.id);
-    let mut process = of_this_boot.and_then(|id| ports.processes.adopt(id));
-    if let (Some(leader), None) = (of_this_boot, &process) {
+    let leader = record.running.as_ref().filter(|recorded| recorded.boot == boot).map(|recorded| recorded.id);
+    let mut process = leader.and_then(|id| ports.processes.adopt(id));
+    if let (Some(leader), None) = (leader, &process) {
         ports.executor.spawn(end_orphans(Rc::clone(&ports.processes), leader)).detach();
     }
     if process.is_none()
@@ -141,6 +141,13 @@ fn resume(policy: Policy, ports: &Ports) -> (Option<Rc<dyn Process>>, Machine) {
     {
         (process, record) = (Some(found), known);
         store(ports, &record);
+    }
+    if process.is_none() && leader.is_none() {
+        // Without a record nobody knows who that is, only that two must not run.
+        let count = ports.processes.end_strays(ORPHAN_GRACE).await;
+        if count > 0 {
+            log::warn!("{count} processes of a {} that nobody had recorded were ended", brand::MACHINE_SERVER);
+        }
     }
     if let Some(process) = &process {
         log::info!("{} runs as process {} and is adopted", brand::MACHINE_SERVER, process.id().pid);

@@ -43,26 +43,25 @@ pub enum ConnectError {
         #[source]
         source: std::io::Error,
     },
-    /// The folder for the machine server's output pipes cannot be used.
-    #[error("could not prepare {} for the output of the machine server", folder.display())]
-    RunFolder {
-        /// The folder.
-        folder: std::path::PathBuf,
+    /// Not even pipes without a name can be had for the machine server's output.
+    #[error("could not make pipes for the output of the machine server")]
+    Pipes {
         /// What the system answered.
         #[source]
         source: std::io::Error,
     },
 }
 
-/// Connects to this machine. `run_folder` is made if need be, private to the agent's user; it must stay the same for
-/// an adopted machine server to be heard. The clock's alarm runs on `executor`.
+/// Connects to this machine. `run_folder` is made if need be, private to the agent's user; what else is in its place is
+/// moved aside. It must stay the same for a machine server to be found without a record. The clock's alarm runs on
+/// `executor`.
 pub fn connect(executor: &Rc<LocalExecutor<'static>>, run_folder: &Path) -> Result<Pieces, ConnectError> {
     // Here, because the clock's timer starts the reactor's thread.
     memory::keep_small();
     let clock = Rc::new(clock::LinuxClock::new(executor).map_err(|source| ConnectError::Timer { source })?);
     let service = Rc::new(service::Notify::from_environment());
     let processes = process::LinuxProcesses::new(run_folder, Rc::clone(&clock) as _, Rc::clone(&service))
-        .map_err(|source| ConnectError::RunFolder { folder: run_folder.to_owned(), source })?;
+        .map_err(|source| ConnectError::Pipes { source })?;
     let console = console::LinuxConsole::new(run_folder, Rc::clone(&clock) as Rc<dyn board::Clock>);
     Ok(Pieces {
         clock,

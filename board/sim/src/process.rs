@@ -76,6 +76,8 @@ pub struct Script {
     pub handles_needs_restart: bool,
     /// Processes in its group that do not end with it.
     pub children: usize,
+    /// Shows to nobody what it was given in its environment.
+    pub hides_note: bool,
     /// Lines it prints: how long after its start, where, what.
     pub says: Vec<(Duration, Stream, String)>,
     /// Prints `line 7 of 3` again and again: its seventh line, and it is the third machine server of this world.
@@ -94,6 +96,7 @@ impl Default for Script {
             permission: Permission::Allowed,
             handles_needs_restart: false,
             children: 0,
+            hides_note: false,
             says: Vec::new(),
             chatter: None,
         }
@@ -531,10 +534,13 @@ impl Processes for ProcessesPort {
 
     fn unrecorded(&self, variable: &str) -> Vec<Unrecorded> {
         let running = if self.alive.get() { self.processes.running() } else { Vec::new() };
-        let found = running.into_iter().filter_map(|Started { id, launch, .. }| {
-            let (_, note) = launch.environment.into_iter().rev().find(|(name, _)| name == variable)?;
-            Some(Unrecorded { id, note })
-        });
+        let table = &self.processes.table;
+        let told = |id| !table.alive().any(|body| body.id == id && body.script.borrow().hides_note);
+        let found =
+            running.into_iter().filter(|started| told(started.id)).filter_map(|Started { id, launch, .. }| {
+                let (_, note) = launch.environment.into_iter().rev().find(|(name, _)| name == variable)?;
+                Some(Unrecorded { id, note })
+            });
         found.collect()
     }
 
@@ -551,6 +557,18 @@ impl Processes for ProcessesPort {
             body.orphans.set(0);
         }
         there
+    }
+
+    async fn end_strays(&self, grace: Duration) -> usize {
+        self.alive.or_for_ever().await;
+        let table = &self.processes.table;
+        let strays: Vec<_> = table.alive().map(|body| self.handle(body)).collect();
+        for stray in &strays {
+            stray.terminate();
+            table.clock.until(table.clock.mono() + grace).await;
+            stray.kill();
+        }
+        strays.len()
     }
 
     fn pass_on(&self) -> PassedOn {

@@ -40,17 +40,36 @@ enum Case {
     Died,
     /// The same, but forgets to pass the pipes on.
     Forgotten,
+    /// As the first two, after somebody has removed the run folder.
+    LivesWithoutFolder,
+    DiedWithoutFolder,
     /// Passes the pipes on, cannot become the next agent, starts the server, and ends without passing them on.
     ChangedItsMind,
 }
 
-const CASES: [Case; 4] = [Case::Lives, Case::Died, Case::Forgotten, Case::ChangedItsMind];
+const CASES: [Case; 6] =
+    [Case::Lives, Case::Died, Case::Forgotten, Case::LivesWithoutFolder, Case::DiedWithoutFolder, Case::ChangedItsMind];
+
+impl Case {
+    const fn lives(self) -> bool {
+        matches!(self, Case::Lives | Case::LivesWithoutFolder)
+    }
+
+    const fn passes_on(self) -> bool {
+        matches!(self, Case::Died | Case::DiedWithoutFolder) || self.lives()
+    }
+
+    /// Nothing that a simulated board has.
+    const fn loses_folder(self) -> bool {
+        matches!(self, Case::LivesWithoutFolder | Case::DiedWithoutFolder)
+    }
+}
 
 const fn expected(case: Case) -> &'static str {
     match case {
-        Case::Lives => "\"first\\nlast words\\n\", Some(Code(5))",
-        Case::Died => "\"first\\nlast words\\n\", None",
-        Case::Forgotten | Case::ChangedItsMind => "\"\", None",
+        _ if case.lives() => "\"first\\nlast words\\n\", Some(Code(5))",
+        _ if case.passes_on() => "\"first\\nlast words\\n\", None",
+        _ => "\"\", None",
     }
 }
 
@@ -60,7 +79,7 @@ async fn first(case: Case, processes: &dyn Processes, program: &Path) -> Process
         drop(processes.pass_on());
     }
     let server = start(processes, program);
-    if case != Case::Lives {
+    if !case.lives() {
         server.exited().await;
     }
     server.id()
@@ -101,7 +120,7 @@ fn what_is_passed_on_reaches_the_next_agent() {
 fn really(case: Case) -> String {
     let folder = tempfile::tempdir().unwrap();
     let script = match case {
-        Case::Lives => "echo first; while ! test -e FOLDER/go; do sleep 0.01; done; echo last words; exit 5",
+        _ if case.lives() => "echo first; while ! test -e FOLDER/go; do sleep 0.01; done; echo last words; exit 5",
         _ => "echo first; echo last words; exit 5",
     };
     let script = script.replace("FOLDER", &folder.path().to_string_lossy());
@@ -143,7 +162,10 @@ fn in_a_process_of_its_own(folder: &Path) {
     let id = smol::block_on(executor.run(first(case, processes, &folder.join("server")).or(patience())));
     let mut successor = this_test();
     successor.env(SUCCESSOR, format!("{} {}", id.pid, id.start_ticks));
-    let passed = matches!(case, Case::Lives | Case::Died).then(|| processes.pass_on());
+    if case.loses_folder() {
+        fs::remove_dir_all(folder.join("run")).unwrap();
+    }
+    let passed = case.passes_on().then(|| processes.pass_on());
     if let Some(passed) = &passed {
         successor.envs(passed.environment().iter().map(|(name, value)| (name, value)));
     }
@@ -155,7 +177,7 @@ fn simulated(case: Case) -> String {
     let program = PathBuf::from("/programs/server");
     sim.files.put(&program, image::program("server", PLATFORM, 500), Access::Executable);
     let (soon, late) = (Duration::from_secs(1), Duration::from_secs(60));
-    let ends = if case == Case::Lives { late } else { soon };
+    let ends = if case.lives() { late } else { soon };
     let says = [(Duration::ZERO, "first"), (ends, "last words")];
     sim.processes.script(
         "server",
@@ -169,7 +191,7 @@ fn simulated(case: Case) -> String {
     let board = sim.switch_on();
     let before = Driver::new(&sim).block_on(async move {
         let id = first(case, &*board.processes, &program).await;
-        if matches!(case, Case::Lives | Case::Died) {
+        if case.passes_on() {
             // As with exec: nothing of this agent is ever dropped.
             std::mem::forget(board.processes.pass_on());
         }

@@ -204,3 +204,8 @@ fn one_that_nobody_recorded_is_found_by_what_it_was_given() {
         })
     });
 }
+
+#[test]
+fn nobody_strays_where_nothing_was_started() {
+    on_both(|side| Box::pin(async move { assert_eq!(side.processes.end_strays(PATIENCE).await, 0, "{}", side.name) }));
+}

@@ -7,6 +7,7 @@ mod a_bad_field_costs_one_field;
 mod a_change_fans_out;
 mod a_full_disk;
 mod a_hung_server;
+mod a_lost_record;
 mod a_restart_asked_for;
 mod a_weekend_offline;
 mod agents_that_fail;

@@ -94,7 +94,7 @@ pub fn end_rest_of_unit(unit: &str) -> usize {
 /// Machine servers that no record names, started by an agent with this run folder; see [`board::process::Processes`].
 #[must_use]
 pub fn unrecorded_in(run_folder: &Path, variable: &str) -> Vec<Unrecorded> {
-    unrecorded::find(pipes::named_in(run_folder), variable)
+    unrecorded::find(pipes::named_in(run_folder), run_folder, None, variable)
 }
 
 /// A handle of exactly this process, while it runs.

@@ -88,16 +88,16 @@ pub(super) fn kill_leaf(leaf: &Leaf) -> Vec<Member> {
     members
 }
 
-/// Asks the members of the group and of these leaves to end unless they have been asked, and ends whoever is there
+/// Asks the members of the leader's group and of these leaves to end unless they have been asked, and ends whoever is there
 /// after `grace`. Empty leaves are removed. Returns how many there were.
 pub(super) async fn end(
-    leader: ProcessId,
+    leader: Option<ProcessId>,
     asked: bool,
     leaves: &[(Leaf, bool)],
     grace: Duration,
     clock: &dyn Clock,
 ) -> usize {
-    let mut members = numbered(leader);
+    let mut members = leader.map(numbered).unwrap_or_default();
     if !asked {
         send(&members, Signal::TERM);
     }
@@ -112,7 +112,7 @@ pub(super) async fn end(
     let count = members.len();
     if count > 0 {
         gone(members).or(clock.sleep_until(clock.now() + grace)).await;
-        let mut left = kill(leader);
+        let mut left = leader.map(kill).unwrap_or_default();
         left.extend(leaves.iter().flat_map(|(leaf, _)| kill_leaf(leaf)));
         gone(left).or(clock.sleep_until(clock.now() + KILL_LIMIT)).await;
     }

@@ -11,6 +11,7 @@ pub(crate) mod passing;
 mod pipes;
 mod start;
 mod stat;
+mod theirs;
 mod unrecorded;
 
 use std::{
@@ -159,11 +160,12 @@ impl Processes for LinuxProcesses {
         let leaf = self.unit.as_ref().and_then(|unit| unit.leaf_of(id.pid));
         let child = Child::found(id, self.home(leaf.clone()), &self.dismissed)?;
         self.watch(id, leaf);
+        self.pipes.hear(id.pid);
         Some(Rc::new(child))
     }
 
     fn unrecorded(&self, variable: &str) -> Vec<Unrecorded> {
-        unrecorded::find(self.pipes.identity(), variable)
+        unrecorded::find(self.pipes.identity(), self.pipes.folder(), self.unit.as_deref(), variable)
     }
 
     async fn end_orphans(&self, leader: ProcessId, grace: Duration) -> usize {
@@ -176,7 +178,12 @@ impl Processes for LinuxProcesses {
             let asked = dismissed.as_ref().and_then(|(_, leaf)| leaf.as_ref());
             leaves.map(|leaf| (leaf.clone(), asked == Some(&leaf))).collect::<Vec<_>>()
         };
-        members::end(leader, dismissed.is_some(), &leaves, grace, &*self.clock).await
+        members::end(Some(leader), dismissed.is_some(), &leaves, grace, &*self.clock).await
+    }
+
+    async fn end_strays(&self, grace: Duration) -> usize {
+        let leaves: Vec<_> = self.unit.iter().flat_map(|unit| unit.leaves()).map(|leaf| (leaf, false)).collect();
+        members::end(None, false, &leaves, grace, &*self.clock).await
     }
 
     fn pass_on(&self) -> PassedOn {

@@ -4,7 +4,8 @@
 //! while no agent lives would lose its last words, so an agent hands its ends on: to the program it becomes by `exec`,
 //! and to the store of a service manager, which gives them to whichever agent it starts next.
 //!
-//! What arrives is only held until the pipes were opened by their paths: from then on it is as if it never came.
+//! What arrives is only held until the pipes were opened by their paths: from then on it is as if it never came. Unless
+//! those are others, because somebody has cleaned the run folder up: then what arrives is what the machine server uses.
 
 use std::{
     env, fs,
@@ -14,7 +15,7 @@ use std::{
     },
 };
 
-use board::process::PassedOn;
+use board::process::{PassedOn, Stream};
 use rustix::io::{FdFlags, fcntl_setfd};
 
 /// Numbers of the open ends, behind the number of the process that they are meant for: exec keeps it, and nobody who
@@ -27,7 +28,7 @@ const PASSED_MAX: usize = 8;
 
 /// Ends that an earlier agent held.
 pub(super) struct Inherited {
-    ends: Vec<OwnedFd>,
+    ends: Vec<(Stream, OwnedFd)>,
     /// This process was another agent before.
     by_exec: bool,
     /// They came out of the service manager's store and are still in there.
@@ -41,18 +42,24 @@ impl Inherited {
         let own = std::process::id();
         // The manager's variables stay in the environment when the agent becomes another: they mean nothing then.
         if let Some(numbers) = variable(VARIABLE).and_then(|value| passed(&value, own)) {
-            let ends = numbers.into_iter().filter_map(pipe).collect();
+            let ends = open([Stream::Out, Stream::Err].into_iter().zip(numbers));
             return Inherited { ends, by_exec: true, stored: false };
         }
         let [pid, count, names] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"].map(variable);
         let numbers = kept(pid.as_deref(), count.as_deref(), names.as_deref(), own);
-        Inherited { ends: numbers.into_iter().filter_map(pipe).collect(), by_exec: false, stored: true }
+        Inherited { ends: open(numbers), by_exec: false, stored: true }
     }
 
-    /// Whether the store holds an end of each of these pipes, and of no other.
-    pub(super) fn are_stored(&self, pipes: &[(u64, u64)]) -> bool {
-        let identities: Vec<_> = self.ends.iter().filter_map(identity).collect();
-        self.stored && identities.len() == pipes.len() && pipes.iter().all(|pipe| identities.contains(pipe))
+    /// Device and inode numbers of the pipes of which the store holds an end.
+    pub(super) fn stored(&self) -> Vec<(u64, u64)> {
+        let ends = self.stored.then_some(&self.ends).into_iter().flatten();
+        ends.filter_map(|(_, end)| identity(end)).collect()
+    }
+
+    /// The end for this stream, unless it is one of the pipe that `end` is of.
+    pub(super) fn other_than(&mut self, stream: Stream, end: &OwnedFd) -> Option<OwnedFd> {
+        let index = self.ends.iter().position(|(of, other)| *of == stream && identity(other) != identity(end))?;
+        Some(self.ends.swap_remove(index).1)
     }
 
     /// Whether this process was another agent before, whose children are its own now.
@@ -64,6 +71,10 @@ impl Inherited {
     pub(super) fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
+}
+
+fn open(numbers: impl IntoIterator<Item = (Stream, RawFd)>) -> Vec<(Stream, OwnedFd)> {
+    numbers.into_iter().filter_map(|(stream, number)| Some((stream, pipe(number)?))).collect()
 }
 
 /// Device and inode number.
@@ -96,14 +107,15 @@ fn passed(value: &str, own: u32) -> Option<Vec<RawFd>> {
 }
 
 /// What came out of a service manager's store under our names.
-fn kept(pid: Option<&str>, count: Option<&str>, names: Option<&str>, own: u32) -> Vec<RawFd> {
+fn kept(pid: Option<&str>, count: Option<&str>, names: Option<&str>, own: u32) -> Vec<(Stream, RawFd)> {
     if pid.and_then(|pid| pid.parse().ok()) != Some(own) {
         return Vec::new();
     }
     let count: usize = count.and_then(|count| count.parse().ok()).unwrap_or(0);
     let names = names.unwrap_or_default().split(':');
     let numbered = (FIRST_OF_THE_MANAGER..).zip(names).take(count.min(PASSED_MAX));
-    numbered.filter(|(_, name)| super::pipes::NAMES.contains(name)).map(|(number, _)| number).collect()
+    let stream = |name: &str| super::pipes::NAMED.into_iter().find(|(_, of)| *of == name).map(|(stream, _)| stream);
+    numbered.filter_map(|(number, name)| Some((stream(name)?, number))).collect()
 }
 
 /// The descriptor of this number, when it is a pipe and not one of the standard streams.
@@ -146,16 +158,18 @@ mod tests {
     #[test]
     fn the_store_gives_back_what_has_our_names() {
         let ours = "server.stdout:server.stderr";
+        use Stream::{Err, Out};
         let rows = [
-            (Some("77"), Some("2"), Some(ours), vec![3, 4]),
-            (Some("77"), Some("3"), Some("http:server.stdout:server.stderr"), vec![4, 5]),
-            (Some("77"), Some("1"), Some(ours), vec![3]),
+            (Some("77"), Some("2"), Some(ours), vec![(Out, 3), (Err, 4)]),
+            (Some("77"), Some("3"), Some("http:server.stdout:server.stderr"), vec![(Out, 4), (Err, 5)]),
+            (Some("77"), Some("1"), Some(ours), vec![(Out, 3)]),
+            (Some("77"), Some("2"), Some("server.stderr:server.stdout"), vec![(Err, 3), (Out, 4)]),
             (Some("77"), Some("2"), None, vec![]),
             (Some("77"), Some("2"), Some("a:b"), vec![]),
             (Some("77"), Some("x"), Some(ours), vec![]),
             (Some("78"), Some("2"), Some(ours), vec![]),
             (None, Some("2"), Some(ours), vec![]),
-            (Some("77"), Some("99999999999"), Some(ours), vec![3, 4]),
+            (Some("77"), Some("99999999999"), Some(ours), vec![(Out, 3), (Err, 4)]),
         ];
         for (pid, count, names, expected) in rows {
             assert_eq!(kept(pid, count, names, 77), expected, "{pid:?} {count:?} {names:?}");

@@ -5,7 +5,8 @@
 //! process is recognised by all of these, the cheap ones first:
 //!
 //! - it leads its group and not its session: so are they started; a daemon leads both, an ordinary child none.
-//! - its standard output is our pipe, which nobody else may open: no other user can pretend to be one.
+//! - its standard output is our pipe, which nobody else may open: no other user can pretend to be one. Or it was, before
+//!   somebody removed the pipe. Or it lives in a control group that only machine servers of this agent live in.
 //! - its environment has the variable: it was started by an agent that hands it on, or by who was.
 //!
 //! What it executes says nothing: a script may have become another program. A child of it in a group of its own has
@@ -14,19 +15,37 @@
 //! A child between fork and exec shows none of this yet. It cannot be missed, because it still holds the lock of the
 //! agent's root folder, a descriptor that only exec closes: the next agent does not come as far as looking.
 
-use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
+use std::{
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
 
-use board::process::{ProcessId, Unrecorded};
+use board::process::{ProcessId, Stream, Unrecorded};
 
-use super::stat;
+use super::{cgroup::Unit, pipes::NAMED, stat, theirs::Theirs};
 
-/// Every one of them; `pipe` is device and inode number of the pipe for standard output.
-pub(super) fn find(pipe: Option<(u64, u64)>, variable: &str) -> Vec<Unrecorded> {
+/// Every one of them; `pipe` is device and inode number of the pipe for standard output, which lies in `run_folder`
+/// unless it was removed.
+pub(super) fn find(
+    pipe: Option<(u64, u64)>,
+    run_folder: &Path,
+    unit: Option<&Unit>,
+    variable: &str,
+) -> Vec<Unrecorded> {
+    let [(_, out), _] = NAMED;
+    let path = real(run_folder).join(out);
+    let leaves: Vec<u32> = unit.iter().flat_map(|unit| unit.leaves()).flat_map(|leaf| leaf.members()).collect();
+    let is_ours = |pid: u32, output: (u64, u64)| {
+        pipe == Some(output)
+            || leaves.contains(&pid)
+            || Theirs::of(pid, Stream::Out).is_some_and(|theirs| theirs.was(&path))
+    };
     let leaders = stat::all().filter(|&(pid, stat)| stat.group == pid && stat.session != pid);
     let found = leaders.filter_map(|(pid, leader)| {
         let folder = Path::new("/proc").join(pid.to_string());
         let output = fs::metadata(folder.join("fd/1")).ok()?;
-        (pipe == Some((output.dev(), output.ino()))).then_some(())?;
+        is_ours(pid, (output.dev(), output.ino())).then_some(())?;
         let note = value(&fs::read(folder.join("environ")).ok()?, variable)?;
         // The same process still, so that all of this was said of one.
         let same = stat::of(pid).is_some_and(|now| now.start_ticks == leader.start_ticks);
@@ -35,6 +54,12 @@ pub(super) fn find(pipe: Option<(u64, u64)>, variable: &str) -> Vec<Unrecorded> 
     let mut found: Vec<_> = found.collect();
     found.sort_by_key(|found| (found.id.start_ticks, found.id.pid));
     found
+}
+
+/// The folder as the kernel names it, also when it is gone.
+fn real(folder: &Path) -> PathBuf {
+    let above = || Some(fs::canonicalize(folder.parent()?).ok()?.join(folder.file_name()?));
+    fs::canonicalize(folder).ok().or_else(above).unwrap_or_else(|| folder.to_owned())
 }
 
 fn value(environment: &[u8], variable: &str) -> Option<String> {
