@@ -1,7 +1,8 @@
 //! Files: small records that survive a power cut, spools that grow, and large downloads.
 //!
 //! Small operations are synchronous on purpose: "stored before acted" is then a statement order, not a race. They write
-//! at most [`RECORD_BYTES_MAX`]. What takes long (digests, copies, unpacking) is asynchronous and runs elsewhere.
+//! at most [`RECORD_BYTES_MAX`]. What takes long (digests, copies, unpacking) or happens all the time (appending) is
+//! asynchronous and waits elsewhere.
 
 use std::{
     io,
@@ -118,9 +119,11 @@ pub trait Files {
     /// Missing folders are made, private ones.
     fn write(&self, path: &Path, content: &[u8], access: Access) -> Result<(), FileError>;
 
-    /// Adds to the end of a private file, making it if need be, and returns its new length. On stable storage when it
-    /// returns; a power cut may leave a part of `content`, which the reader must be able to tell.
-    fn append(&self, path: &Path, content: &[u8]) -> Result<u64, FileError>;
+    /// Adds to the end of a private file, making it if need be, and gives its new length. On stable storage by then; a
+    /// power cut may leave a part of `content`, which the reader must be able to tell. Only its caller waits for the
+    /// disk: it is called every second, and a machine server that dies meanwhile is started meanwhile. One at a time for
+    /// a file; once it was polled the write happens, also when nobody waits for its end any more.
+    async fn append(&self, path: &Path, content: &[u8]) -> Result<u64, FileError>;
 
     /// Up to `len` bytes from `offset`; fewer only at the end of the file.
     fn read_at(&self, path: &Path, offset: u64, len: usize) -> Result<Vec<u8>, FileError>;

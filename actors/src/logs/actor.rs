@@ -96,18 +96,18 @@ impl step::Inbox for Inbox {
 pub async fn run(mut machine: Machine, mut inbox: Inbox, ports: Ports) {
     let mut desk = Desk { ports, spool: None, trouble: false };
     let opened = desk.open();
-    desk.carry_out(&mut machine, opened);
+    desk.carry_out(&mut machine, opened).await;
     loop {
         inbox.lifeline.turn_ends();
         let deadline = machine.deadline();
         let Some(event) = step::next_event(&mut inbox, &*desk.ports.clock, deadline).await else { break };
         let by_time = event == Event::DeadlinePassed;
-        desk.carry_out(&mut machine, Some(event));
+        desk.carry_out(&mut machine, Some(event)).await;
         if by_time {
             assert_moved(Actor::Logs.name(), deadline, machine.deadline(), desk.ports.clock.now());
         }
     }
-    desk.carry_out(&mut machine, Some(Event::Stop));
+    desk.carry_out(&mut machine, Some(Event::Stop)).await;
 }
 
 /// The spool, once it could be opened, and what it is opened with.
@@ -120,9 +120,11 @@ struct Desk {
 
 impl Desk {
     /// Feeds the machine until it wants nothing more. Each answer of the spool is its next event.
-    fn carry_out(&mut self, machine: &mut Machine, mut event: Option<Event>) {
+    async fn carry_out(&mut self, machine: &mut Machine, mut event: Option<Event>) {
         while let Some(happened) = event.take() {
-            event = machine.step(self.ports.clock.now(), happened).map(|effect| self.perform(effect));
+            if let Some(effect) = machine.step(self.ports.clock.now(), happened) {
+                event = Some(self.perform(effect).await);
+            }
         }
         let spool = self.spool.as_ref();
         self.ports.status.publish_if_changed(SpoolStatus {
@@ -131,14 +133,14 @@ impl Desk {
         });
     }
 
-    fn perform(&mut self, effect: Effect) -> Event {
+    async fn perform(&mut self, effect: Effect) -> Event {
         if self.spool.is_none() {
             self.open();
         }
         match (effect, &mut self.spool) {
             (Effect::Keep { lines, .. }, None) => Event::NotKept { lines },
             (Effect::Settle(_), None) => Event::Spooled { in_flight: false, waiting: false },
-            (Effect::Keep { lines, cut }, Some(spool)) => match spool.keep(&lines, cut) {
+            (Effect::Keep { lines, cut }, Some(spool)) => match spool.keep(&lines, cut).await {
                 Ok(batch) => {
                     self.trouble = false;
                     // What a cut did not find cannot be read: it does not wait.

@@ -113,7 +113,7 @@ impl Spool {
 
     /// Appends packed lines; with `cut`, the same write cuts the next batch, unless one is being delivered. Nothing has
     /// changed when it fails.
-    pub fn keep(&mut self, lines: &[u8], cut: bool) -> Result<Option<Batch>, FileError> {
+    pub async fn keep(&mut self, lines: &[u8], cut: bool) -> Result<Option<Batch>, FileError> {
         let len = EMPTY_BYTES.saturating_add(u32::try_from(lines.len()).unwrap_or(u32::MAX));
         let mut books = self.books;
         let cut = cut && books.unfinished().is_none();
@@ -151,7 +151,7 @@ impl Spool {
             self.books = books;
             return Ok(None);
         }
-        self.append(&books, lines, len)?;
+        self.append(&books, lines, len).await?;
         self.dropped_lines = self.dropped_lines.saturating_add(u64::from(dropped));
         self.remove_finished();
         Ok(if books.cut.number == was { None } else { self.unfinished() })
@@ -320,7 +320,7 @@ impl Spool {
         Ok(())
     }
 
-    fn append(&mut self, books: &Books, lines: &[u8], len: u32) -> Result<(), FileError> {
+    async fn append(&mut self, books: &Books, lines: &[u8], len: u32) -> Result<(), FileError> {
         let active = self.active();
         let path = self.path(active.index);
         if self.ragged {
@@ -328,7 +328,7 @@ impl Spool {
         }
         self.ragged = true;
         let end = active.len.saturating_add(len);
-        if self.files.append(&path, &frame::write(books, lines))? != u64::from(end) {
+        if self.files.append(&path, &frame::write(books, lines)).await? != u64::from(end) {
             // Somebody else was at the file: where its bytes lie is not known any more, so it goes.
             let _ = self.files.remove(&path);
             let gone = active.len.saturating_sub(self.books.next.offset);

@@ -66,26 +66,29 @@ impl Files for PortableFiles {
         })
     }
 
-    fn append(&self, path: &Path, content: &[u8]) -> Result<u64, FileError> {
+    async fn append(&self, path: &Path, content: &[u8]) -> Result<u64, FileError> {
         let folder = folder_of(path);
-        let append = || {
+        let write = || {
             let (mut file, is_new) = match open(OpenOptions::new().append(true), path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => (open_new(path, Access::Private)?, true),
                 opened => (opened?, false),
             };
             let before = file.metadata()?.len();
-            if let Err(error) = file.write_all(content).and_then(|()| file.sync_data()) {
+            if let Err(error) = file.write_all(content) {
                 // Half a record on a full disk would stay in everybody's way.
                 let _ = file.set_len(before);
                 return Err(error);
             }
-            if is_new {
-                sync_folder(folder)?;
-            }
-            Ok(before + content.len() as u64)
+            Ok((file, before, is_new.then(|| folder.to_owned())))
         };
         self.make_folder(folder, Access::Private)?;
-        append().map_err(failed("append to", path))
+        let (file, before, new_in) = write().map_err(failed("append to", path))?;
+        let sync = move |_: &_| {
+            file.sync_data().inspect_err(|_| drop(file.set_len(before)))?;
+            new_in.map_or(Ok(()), |folder| sync_folder(&folder))
+        };
+        work::run(sync).await.map_err(failed("append to", path))?;
+        Ok(before + content.len() as u64)
     }
 
     fn read_at(&self, path: &Path, offset: u64, len: usize) -> Result<Vec<u8>, FileError> {
@@ -391,13 +394,13 @@ mod tests {
     fn spools_grow_are_read_in_parts_and_cut() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("spool/1");
-        assert_eq!(PortableFiles.append(&path, b"abc").unwrap(), 3);
-        assert_eq!(PortableFiles.append(&path, b"def").unwrap(), 6);
+        assert_eq!(smol::block_on(PortableFiles.append(&path, b"abc")).unwrap(), 3);
+        assert_eq!(smol::block_on(PortableFiles.append(&path, b"def")).unwrap(), 6);
         assert_eq!(PortableFiles.read_at(&path, 2, 3).unwrap(), b"cde");
         assert_eq!(PortableFiles.read_at(&path, 4, 30).unwrap(), b"ef");
         assert_eq!(PortableFiles.read_at(&path, 40, 1).unwrap(), b"");
         PortableFiles.truncate(&path, 4).unwrap();
-        assert_eq!(PortableFiles.append(&path, b"!").unwrap(), 5);
+        assert_eq!(smol::block_on(PortableFiles.append(&path, b"!")).unwrap(), 5);
         assert_eq!(PortableFiles.read(&path, 9).unwrap().unwrap(), b"abcd!");
         assert_eq!(mode_of(&path), 0o600);
     }
@@ -421,7 +424,7 @@ mod tests {
             for refused in read.into_iter().chain(large) {
                 assert_eq!(refused.unwrap_err().source.to_string(), "it is not a plain file");
             }
-            assert!(files.append(&pipe, b"x").is_err());
+            assert!(smol::block_on(files.append(&pipe, b"x")).is_err());
             assert!(files.truncate(&pipe, 0).is_err());
             assert!(files.set_access(&pipe, Access::Private).is_err());
             assert!(smol::block_on(files.unpack(&pipe, &elsewhere, 9)).is_err());

@@ -443,7 +443,7 @@ impl Files for FilesPort {
         })
     }
 
-    fn append(&self, path: &Path, content: &[u8]) -> Result<u64, FileError> {
+    async fn append(&self, path: &Path, content: &[u8]) -> Result<u64, FileError> {
         assert!(content.len() <= RECORD_BYTES_MAX, "{} would stop the agent for too long", path.display());
         self.disk.change(&self.alive, "append to", path, |disk, reached| {
             if disk.is_folder(path) {

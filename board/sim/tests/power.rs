@@ -52,7 +52,7 @@ fn an_appended_line_may_be_torn_and_the_lines_before_it_are_not() {
         let sim = SimBoard::new(seed);
         sim.files.put(SPOOL, "one\n", Access::Private);
         let board = interrupted(&sim, Interruption::PowerCut, Reached::Part, |board| {
-            drop(board.files.append(Path::new(SPOOL), b"two\n"));
+            drop(smol::block_on(board.files.append(Path::new(SPOOL), b"two\n")));
         });
         let content = board.files.read(Path::new(SPOOL), 100).unwrap().unwrap();
         assert!(content.starts_with(b"one\n") && b"one\ntwo\n".starts_with(&content) && content.len() < 8);

@@ -72,7 +72,7 @@ fn folders_are_not_files_and_files_are_not_folders() {
         assert_eq!(kind(side.files.read(&side.at("folder"), 10)), io::ErrorKind::IsADirectory, "{}", side.name);
         assert!(side.files.write(&side.at("folder"), b"x", Access::Private).is_err(), "{}", side.name);
         assert!(side.files.write(&side.at("file/inside"), b"x", Access::Private).is_err(), "{}", side.name);
-        assert!(side.files.append(&side.at("file/inside"), b"x").is_err(), "{}", side.name);
+        assert!(smol::block_on(side.files.append(&side.at("file/inside"), b"x")).is_err(), "{}", side.name);
         assert!(side.files.make_folder(&side.at("file"), Access::Private).is_err(), "{}", side.name);
         assert!(side.files.remove(&side.at("folder")).is_err(), "{}", side.name);
         assert!(side.files.rename(&side.at("file"), &side.at("folder")).is_err(), "{}", side.name);
@@ -87,15 +87,15 @@ fn a_spool_grows_is_read_in_parts_and_cut() {
         let path = side.at("spool/1");
         assert_eq!(kind(side.files.read_at(&path, 0, 5)), io::ErrorKind::NotFound, "{}", side.name);
         assert_eq!(kind(side.files.truncate(&path, 0)), io::ErrorKind::NotFound, "{}", side.name);
-        assert_eq!(side.files.append(&path, b"abc").unwrap(), 3);
-        assert_eq!(side.files.append(&path, b"").unwrap(), 3);
-        assert_eq!(side.files.append(&path, b"def").unwrap(), 6);
+        assert_eq!(smol::block_on(side.files.append(&path, b"abc")).unwrap(), 3);
+        assert_eq!(smol::block_on(side.files.append(&path, b"")).unwrap(), 3);
+        assert_eq!(smol::block_on(side.files.append(&path, b"def")).unwrap(), 6);
         for (offset, len, expected) in [(0, 6, "abcdef"), (2, 2, "cd"), (4, 100, "ef"), (6, 1, ""), (60, 1, "")] {
             let part = side.files.read_at(&path, offset, len).unwrap();
             assert_eq!(part, expected.as_bytes(), "{} {offset}", side.name);
         }
         side.files.truncate(&path, 2).unwrap();
-        assert_eq!(side.files.append(&path, b"!").unwrap(), 3);
+        assert_eq!(smol::block_on(side.files.append(&path, b"!")).unwrap(), 3);
         assert_eq!(side.content("spool/1").unwrap(), b"ab!", "{}", side.name);
     });
 }
