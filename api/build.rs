@@ -125,6 +125,11 @@ fn brand(name: &str) -> Result<String, String> {
             "What the launcher has to tell people: why it fell back, or started with --safe.",
             format!("{upper}_AGENT_LAUNCH_NOTE"),
         ),
+        (
+            "ENV_HAND_OVER",
+            "Why a hand-over came to nothing, for the agent that had begun it and starts anew.",
+            format!("{upper}_AGENT_HAND_OVER"),
+        ),
         ("ENV_API_KEY", "API key, for the command line and for the machine server.", format!("{upper}_API_KEY")),
         ("ENV_API_KEY_ID", "Id of the API key.", format!("{upper}_API_KEY_ID")),
         (

@@ -28,7 +28,7 @@ use api::{
 use board_portable::{PortableFetch, PortableFiles};
 use platform_agent::{
     args::{self, Options, Request},
-    hand_over::Launched,
+    hand_over::{Launched, VARIABLES},
     install::{self, InstallError},
     launcher::{self, Mark, disk::SystemDisk},
     lock::{self, LockError},
@@ -52,7 +52,7 @@ const NEEDS_ROOT: u8 = 77;
 const POOL_THREADS_MAX: &str = "8";
 
 fn main() -> ExitCode {
-    bound_pool();
+    let launched = own_environment();
     let options = match args::parse(env::args_os().skip(1), |name| env::var_os(name), platform::ordinary_user()) {
         Ok(Request::Run(options)) => options.absolute(),
         Ok(Request::Status(options)) => return status::run(&options),
@@ -81,7 +81,6 @@ fn main() -> ExitCode {
         );
         return ExitCode::from(NEEDS_ROOT);
     }
-    let launched = Launched::from_environment(|name| env::var_os(name));
     let (writer, reader) = wiring::log_ring();
     logger::start(writer.clone(), options.debug);
     let _lock = match lock::take(&options.root) {
@@ -94,6 +93,9 @@ fn main() -> ExitCode {
     log::info!("{} {} starts in {}", brand::AGENT, note::version(), options.root.display());
     if let Some(note) = launched.as_ref().and_then(|launched| launched.note.as_ref()) {
         log::warn!("{}: {note}", brand::LAUNCHER);
+    }
+    if let Some(refused) = launched.as_ref().and_then(|launched| launched.refused.as_ref()) {
+        log::error!("this agent was to make way for another version and could not: {refused}");
     }
     if options.safe {
         safe::set_aside(&options.root);
@@ -114,14 +116,21 @@ fn done(result: Result<(), InstallError>) -> ExitCode {
     })
 }
 
-/// Tells the pool its limit in the only way it can be told. The machine server is not given the variable.
+/// Hears what the launcher says and keeps it from whatever is started here. Tells the pool its limit in the only way it
+/// can be told; the machine server is not given that variable.
 #[expect(
     unsafe_code,
-    reason = "a variable of one's own can only be set while there is one thread, and this is the first statement"
+    reason = "variables of one's own can only be changed while there is one thread, and this is the first statement"
 )]
-fn bound_pool() {
-    // SAFETY: no other thread has been started that could read the environment.
+fn own_environment() -> Option<Launched> {
+    let launched = Launched::from_environment(|name| env::var_os(name));
+    for name in VARIABLES {
+        // SAFETY: no other thread has been started that could read the environment.
+        unsafe { env::remove_var(name) };
+    }
+    // SAFETY: as above.
     unsafe { env::set_var("BLOCKING_MAX_THREADS", POOL_THREADS_MAX) };
+    launched
 }
 
 /// To standard output, where somebody may have stopped reading.
@@ -271,10 +280,16 @@ async fn run(
             agent.stop().await;
             mark(&options.root, launched.as_ref(), Mark::Stopped);
             let passed_on = processes.pass_on();
-            let environment = passed_on.environment().to_vec();
-            let error = launcher.hand_over(env::args_os().skip(1), environment);
+            let environment = || passed_on.environment().to_vec();
+            // A reload in between is nobody's: the next one reads everything at its start.
+            platform::ignore_reload();
+            service.alive();
+            let error = launcher.hand_over(env::args_os().skip(1), environment());
+            let refused = format!("{} could not be executed, {error}: install it again", launcher.launcher.display());
+            log::error!("{refused}");
+            let error = launcher.start_anew(env::args_os().skip(1), environment(), &refused);
             // The service manager starts the launcher again; the machine server lives on and is adopted.
-            log::error!("{} could not be executed: {error}", launcher.launcher.display());
+            log::error!("this program could not be executed again: {error}");
             ExitCode::from(FAILED)
         }
     }

@@ -62,4 +62,4 @@ pub fn boot() -> crate::launcher::Boot {
 #[cfg(target_os = "linux")]
 pub use board_linux::process::become_program;
 #[cfg(target_os = "linux")]
-pub use board_linux::signals::{Asked, Source, signals};
+pub use board_linux::signals::{Asked, Source, ignore_reload, signals};

@@ -32,8 +32,8 @@ use api::{
     device_config::{Advanced, CommandLine},
     pb::platform::fleet::v1::{AgentStatus, Product, UpdateStatus},
 };
-use board::{Board, files::Access};
-use smol::LocalExecutor;
+use board::{Board, files::Access, service::Service};
+use smol::{LocalExecutor, future::FutureExt as _};
 
 use crate::hand_over::Launched;
 
@@ -139,6 +139,7 @@ pub struct Agent {
     pub hand_over: Rc<Cell<bool>>,
     /// How often it has started, and why.
     diary: Diary,
+    service: Rc<dyn Service>,
     leave: Latest<successor::Leave>,
     left: Cell<successor::Leave>,
     refused: Mailbox<String>,
@@ -164,9 +165,11 @@ impl Agent {
         let _ = self.refused.try_send(reason.to_owned());
     }
 
-    /// Stops the actors in their order; the machine server ends before its keeper does.
+    /// Stops the actors in their order; the machine server ends before its keeper does. That may take minutes, and the
+    /// service manager hears meanwhile that they pass.
     pub async fn stop(&self) {
-        self.supervisor.stop(STOP_LIMIT).await;
+        let stopped = self.supervisor.stop(STOP_LIMIT);
+        stopped.or(self.supervisor.feed_watchdog(&*self.service)).await;
         self.diary.note(if self.hand_over.get() { End::HandedOver } else { End::Stopped });
     }
 }
@@ -279,12 +282,14 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
         }
     };
     let own = Layout::new(&root, brand::AGENT);
+    let refused_before = launched.as_ref().and_then(|launched| launched.refused.clone());
     let own_program = launched
         .as_ref()
         .map(|launched| server::Program { version: version.clone(), path: own.executable(launched.slot) });
     match launched {
         Some(launched) => supervisor.start(Actor::Update, "update of the agent", |lifeline| {
-            let launched = update::Launched { slot: launched.slot, note: launched.note, version };
+            let launched =
+                update::Launched { slot: launched.slot, note: launched.note, refused: launched.refused, version };
             let kind = update::Kind::Agent(launched);
             update::actor::run(
                 update::Policy { layout: own, kind, minute, wait: Some(false), seed: random() },
@@ -307,8 +312,12 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
     if let Some(program) = own_program {
         let all_alive = supervisor.all_alive();
         supervisor.start(Actor::Successor, "successor", |lifeline| {
+            let machine = successor::machine::Machine::new(program, minute);
             successor::actor::run(
-                successor::machine::Machine::new(program, minute),
+                match refused_before {
+                    Some(reason) => machine.after_refusal(board.clock.now(), reason),
+                    None => machine,
+                },
                 successor::actor::Inbox {
                     commands: successor_mail,
                     settings: sections.advanced.watch(),
@@ -434,6 +443,7 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
         config: sections.status,
         hand_over,
         diary,
+        service: Rc::clone(&board.service),
         leave,
         left: Cell::default(),
         refused,

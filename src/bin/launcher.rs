@@ -22,6 +22,7 @@ use actors::update::slots::Slot;
 use api::brand;
 use platform_agent::{
     args, end_server,
+    hand_over::VARIABLES,
     launcher::{Choice, Run, SAFE, disk::SystemDisk},
     lock::{self, Lock, LockError},
     logger, platform,
@@ -62,6 +63,8 @@ fn main() -> ExitCode {
     if arguments.first().is_some_and(|first| first == "--explain") {
         return said(&explained(&run));
     }
+    // `systemctl reload` while it waits, or while the agent that it becomes does not listen yet.
+    platform::ignore_reload();
     let tell = Tell { journal: logger::is_journal() };
     // The kernel lets go of it when a version is executed, which takes it for itself.
     let _lock = match take(&root, &tell) {
@@ -157,7 +160,7 @@ fn as_agent(run: &Run<'_>, arguments: &[OsString]) -> ExitCode {
 /// Without what an earlier launcher has said.
 fn bare(program: &Path) -> Command {
     let mut command = Command::new(program);
-    for name in [brand::ENV_LAUNCHER, brand::ENV_SLOT, brand::ENV_LAUNCH_NOTE] {
+    for name in VARIABLES {
         command.env_remove(name);
     }
     command

@@ -106,11 +106,12 @@ impl Supervisor {
     pub async fn feed_watchdog(&self, service: &dyn Service) {
         let Some(every) = service.watchdog() else { return std::future::pending().await };
         loop {
-            self.clock.sleep_until(self.clock.now() + every).await;
+            // At once: when it was fed last is not known to whoever begins to feed it.
             match self.hanging() {
                 None => service.alive(),
                 Some(name) => log::error!("{name} has been busy for over {} s", TURN_MAX.as_secs()),
             }
+            self.clock.sleep_until(self.clock.now() + every).await;
         }
     }
 
@@ -128,7 +129,8 @@ impl Supervisor {
     }
 
     /// Stops the actors by rank: whoever commands goes before those it commands, and log delivery goes last, so that the
-    /// others' last words are kept. Each is given `limit`, then dropped.
+    /// others' last words are kept. Each is given `limit`, then dropped. None of them hangs from now on, because of that
+    /// limit: the watchdog has to be fed meanwhile.
     pub async fn stop(&self, limit: Duration) {
         let mut charges = self.charges.take();
         charges.sort_by_key(|charge| charge.actor);

@@ -76,6 +76,10 @@ pub struct Machine {
     look: Option<Mono>,
 }
 
+fn retry_at(now: Mono, minute: Duration) -> Mono {
+    now + minute.saturating_mul(RETRY_MINUTES)
+}
+
 impl Machine {
     /// For the program that this process is. `minute` is the length of a minute; `--dev-mode` may shorten it.
     #[must_use]
@@ -95,6 +99,12 @@ impl Machine {
         }
     }
 
+    /// The process before this one was this very program, and could not hand over for this reason: it is tried later.
+    #[must_use]
+    pub fn after_refusal(self, now: Mono, reason: String) -> Self {
+        Machine { refused: Some((0, reason)), retry: Some(retry_at(now, self.minute)), ..self }
+    }
+
     /// The only place where anything changes. What comes back has to be carried out by whoever can end this process.
     pub fn step(&mut self, now: Now, event: Event) -> Option<Leave> {
         self.alive = now.alive;
@@ -106,7 +116,7 @@ impl Machine {
                     // The update actor says again what it wants.
                     self.wish = Wish::None;
                     self.refused = Some((self.leaves, reason));
-                    self.retry = Some(now.mono + self.minute.saturating_mul(RETRY_MINUTES));
+                    self.retry = Some(retry_at(now.mono, self.minute));
                 }
             }
             Event::Settings | Event::DeadlinePassed => {}

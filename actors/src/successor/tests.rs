@@ -146,6 +146,16 @@ fn a_hand_over_that_fails_is_tried_again_in_ten_minutes() {
 }
 
 #[test]
+fn what_could_not_hand_over_and_started_anew_tries_it_again_in_ten_minutes() {
+    let mut machine = machine().after_refusal(at(0).mono, "no launcher".into());
+    assert_eq!(machine.report().refused, Some((0, "no launcher".into())));
+    walk(&mut machine, [(at(1), switch("b"), 0, false)]);
+    assert_eq!(machine.deadline(), Some(at(600).mono));
+    walk(&mut machine, [(at(600), Event::DeadlinePassed, 1, false), (at(601), run(1, "b"), 1, true)]);
+    assert_eq!(machine.report().refused, None, "a new one has begun");
+}
+
+#[test]
 fn its_actors_are_looked_at_while_a_version_has_to_prove_itself() {
     let mut machine = machine();
     assert_eq!((machine.deadline(), machine.report().phase), (None, Phase::Running));

@@ -38,6 +38,8 @@ pub struct Launched {
     pub slot: Slot,
     /// What the launcher has to tell about that, when it did not start what it was to start.
     pub note: Option<String>,
+    /// Why the hand-over to the active slot came to nothing: then this process is the one that had begun it.
+    pub refused: Option<String>,
     /// The version that this program says it is.
     pub version: String,
 }

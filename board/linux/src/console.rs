@@ -1,18 +1,19 @@
 //! Questions through a Unix socket in the run folder, which only the agent's user can open.
 //!
 //! The socket is made in a folder that is closed to others, given its mode, and only then renamed to its name: there is
-//! no moment at which somebody else could connect, and one left behind by an agent that was killed is replaced. Waits
-//! on the reactor: no thread, no wake-up while nobody asks.
+//! no moment at which somebody else could connect, and one left behind by an agent that was killed is replaced. One that
+//! somebody removes, or puts something else in the place of, is made again: the kernel tells of it (inotify). Waits on
+//! the reactor: no thread, no wake-up while nobody asks.
 
 use std::{
     cell::RefCell,
     fs::{self, File, Permissions},
     io,
     os::{
-        fd::AsRawFd as _,
+        fd::{AsRawFd as _, OwnedFd},
         unix::{
             ffi::OsStrExt as _,
-            fs::PermissionsExt as _,
+            fs::{MetadataExt as _, PermissionsExt as _},
             net::{UnixListener, UnixStream},
         },
     },
@@ -26,22 +27,49 @@ use board::{
     Clock,
     console::{ANSWER_BYTES_MAX, ASKING_TAKES_MAX, Console, QUESTION_BYTES_MAX, Question, READING_TAKES_MAX},
 };
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use smol::{Async, future::FutureExt as _};
 
 /// Name in the run folder.
 const NAME: &str = "console.sock";
 /// Under which it is made.
 const NEW: &str = ".console.sock.new~";
+/// Read of what happened in the folder: some of the kernel's records, with their names.
+const CHANGES_BYTES: usize = 512;
 /// Bytes of a path that fit into a socket's address, the terminating zero included.
 const ADDRESS_BYTES_MAX: usize = 108;
 /// Pause after the socket could not be made or listened on: a disk that is full has room again one day.
 const RETRY: Duration = Duration::from_secs(60);
+/// Whether the socket is still at its place is looked at this often where the kernel does not tell: it has so many
+/// watches and no more.
+const LOOK_EVERY: Duration = Duration::from_secs(55);
 
 /// The socket of one run folder.
 pub struct LinuxConsole {
     folder: PathBuf,
     clock: Rc<dyn Clock>,
-    listener: RefCell<Option<Rc<Async<UnixListener>>>>,
+    listener: RefCell<Option<Rc<Listener>>>,
+}
+
+/// A socket that is listened on, and which one it is: device and inode of its name.
+struct Listener {
+    socket: Async<UnixListener>,
+    file: (u64, u64),
+    changes: Option<Async<OwnedFd>>,
+}
+
+impl Listener {
+    /// Somebody may have done something to the socket's name.
+    async fn suspicion(&self, clock: &dyn Clock) {
+        let told = match &self.changes {
+            // What happened does not matter, only that nothing of it is told twice.
+            Some(changes) => changes.read_with(|changes| Ok(rustix::io::read(changes, &mut [0; CHANGES_BYTES])?)).await,
+            None => Err(io::ErrorKind::Unsupported.into()),
+        };
+        if told.is_err() {
+            clock.sleep_until(clock.now() + LOOK_EVERY).await;
+        }
+    }
 }
 
 impl LinuxConsole {
@@ -54,7 +82,7 @@ impl LinuxConsole {
         console
     }
 
-    fn open(&self) -> Option<Rc<Async<UnixListener>>> {
+    fn open(&self) -> Option<Rc<Listener>> {
         if let Some(listener) = &*self.listener.borrow() {
             return Some(Rc::clone(listener));
         }
@@ -71,17 +99,35 @@ impl LinuxConsole {
     /// The next conversation.
     async fn accept(&self) -> UnixAsker {
         loop {
-            if let Some(listener) = self.open() {
-                match listener.accept().await {
-                    Ok((stream, _)) => return UnixAsker { stream },
-                    Err(error) => {
-                        log::warn!("nobody can ask for the status here: {error}");
-                        self.listener.take();
-                    }
+            let Some(listener) = self.open() else {
+                self.clock.sleep_until(self.clock.now() + RETRY).await;
+                continue;
+            };
+            let asked = async { Some(listener.socket.accept().await) };
+            let look = async {
+                listener.suspicion(&*self.clock).await;
+                None
+            };
+            match asked.or(look).await {
+                Some(Ok((stream, _))) => return UnixAsker { stream },
+                Some(Err(error)) => {
+                    log::warn!("nobody can ask for the status here: {error}");
+                    self.listener.take();
+                    self.clock.sleep_until(self.clock.now() + RETRY).await;
                 }
+                None => self.look(listener.file),
             }
-            self.clock.sleep_until(self.clock.now() + RETRY).await;
         }
+    }
+
+    /// Gives a socket up that cannot be found any more.
+    fn look(&self, file: (u64, u64)) {
+        let path = self.folder.join(NAME);
+        if identity(&path).is_ok_and(|there| there == file) {
+            return;
+        }
+        log::warn!("{} was removed or replaced; it is made again", path.display());
+        self.listener.take();
     }
 
     /// What `work` gives, or nothing when it takes longer than `limit`.
@@ -161,7 +207,13 @@ impl Question for UnixQuestion {
     }
 }
 
-fn listen(folder: &Path) -> io::Result<Async<UnixListener>> {
+/// Device and inode, of the name itself.
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let there = fs::symlink_metadata(path)?;
+    Ok((there.dev(), there.ino()))
+}
+
+fn listen(folder: &Path) -> io::Result<Listener> {
     let closed = Permissions::from_mode(0o700);
     if fs::metadata(folder)?.permissions().mode() & 0o777 != closed.mode() {
         fs::set_permissions(folder, closed)?;
@@ -174,7 +226,16 @@ fn listen(folder: &Path) -> io::Result<Async<UnixListener>> {
     let listener = at_address(folder, NEW, |address| UnixListener::bind(address))?;
     fs::set_permissions(&new, Permissions::from_mode(0o600))?;
     fs::rename(&new, &name)?;
-    Async::new(listener)
+    // Last, so that it tells of nothing that was done here.
+    let changes = changes(folder).inspect_err(|error| log::debug!("{} cannot be watched: {error}", folder.display()));
+    Ok(Listener { socket: Async::new(listener)?, file: identity(&name)?, changes: changes.ok() })
+}
+
+/// Readable after something in the folder was removed, renamed or replaced.
+fn changes(folder: &Path) -> io::Result<Async<OwnedFd>> {
+    let changes = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+    inotify::add_watch(&changes, folder, WatchFlags::DELETE | WatchFlags::MOVED_FROM | WatchFlags::MOVED_TO)?;
+    Async::new_nonblocking(changes)
 }
 
 /// Connects to the console of the agent whose run folder this is. Blocking; each read and write ends after `limit`.
@@ -197,10 +258,7 @@ fn at_address<T>(folder: &Path, name: &str, act: impl FnOnce(&Path) -> io::Resul
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        io::{Read as _, Write as _},
-        os::unix::fs::MetadataExt as _,
-    };
+    use std::io::{Read as _, Write as _};
 
     use super::*;
     use crate::clock::LinuxClock;
@@ -243,6 +301,45 @@ mod tests {
             }));
             assert_eq!(asker.join().expect("ended"), "me");
         }
+    }
+
+    #[test]
+    fn a_socket_that_was_removed_or_replaced_is_made_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (executor, console) = console(folder.path());
+        let path = folder.path().join(NAME);
+        let ours = || console.open().expect("it can be made").file;
+        let look = || console.look(ours());
+        let first = ours();
+        look();
+        assert_eq!(ours(), first, "nothing happened to it");
+        fs::remove_file(&path).expect("removed");
+        look();
+        assert_eq!(ours(), identity(&path).expect("there"));
+        // Somebody else's in its place.
+        fs::remove_file(&path).expect("removed");
+        drop(UnixListener::bind(&path).expect("bound"));
+        look();
+        assert_eq!(ours(), identity(&path).expect("there"));
+        // And by itself, while it waits for somebody to ask.
+        let before = ours();
+        fs::remove_file(&path).expect("removed");
+        let made_again = async {
+            while identity(&path).is_err() {
+                smol::future::yield_now().await;
+            }
+        };
+        let waits = async {
+            console.next().await;
+        };
+        smol::block_on(executor.run(waits.or(made_again)));
+        assert_ne!(before, ours());
+        let asker = std::thread::spawn({
+            let folder = folder.path().to_owned();
+            move || ask(&folder, RETRY).and_then(|mut stream| stream.write_all(b"who\n")).expect("asked")
+        });
+        smol::block_on(executor.run(async { assert_eq!(console.next().await.words(), "who") }));
+        asker.join().expect("ended");
     }
 
     #[test]

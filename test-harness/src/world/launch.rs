@@ -166,7 +166,7 @@ impl Agents {
                 safe: choice.safe,
             });
             self.notes.borrow_mut().extend(choice.note.clone());
-            let launched = Launched { launcher: launcher(), slot: choice.slot, note: choice.note };
+            let launched = Launched { launcher: launcher(), slot: choice.slot, note: choice.note, refused: None };
             return Start { launched, version, safe: choice.safe, conduct };
         }
     }

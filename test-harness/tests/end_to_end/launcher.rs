@@ -8,7 +8,7 @@ use std::{
 };
 
 use tempfile::TempDir;
-use test_harness::real::{agent::AgentOptions, programs::find};
+use test_harness::real::{agent::AgentOptions, process::Running, programs::find};
 
 use crate::world::{Signal, eventually};
 
@@ -198,6 +198,27 @@ fn without_a_place_to_count_it_starts_and_says_so() {
         assert_eq!(said.slot(), "a", "{said:?}");
         assert!(said.err.contains("this start is not counted"), "{said:?}");
     }
+}
+
+#[test]
+fn a_reload_while_it_waits_is_no_end() {
+    let root = Root::new();
+    root.install("a", b"#!/bin/sh\ngrep SigIgn /proc/$$/status\nexit 7\n", 0o755);
+    root.point("slot-pointer 1 a\n");
+    assert_eq!(root.launch(&[]).code, Some(7));
+    // The second in a row waits.
+    let mut command = Command::new(find("platform-launcher").expect("it is built"));
+    command.arg("--root").arg(root.path());
+    let output = root.folder.path().join("output");
+    let (mut launcher, _) = Running::start(command, "the launcher", &output, false).expect("it can be started");
+    eventually("its pause", || launcher.said().contains("it is started in 1 s").then_some(())).expect("it waits");
+    launcher.signal(Signal::HUP);
+    assert_eq!(launcher.wait().expect("it ends"), Some(7), "{}", launcher.said());
+    // Nor is it one for the agent, until that listens.
+    let said = launcher.said();
+    let ignored = said.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("said");
+    let ignored = u64::from_str_radix(ignored.trim(), 16).expect("a mask");
+    assert_eq!(ignored & 1, 1, "{said}");
 }
 
 #[test]

@@ -15,6 +15,7 @@
 //! | `status` | what somebody at the device sees, and what an operator sees |
 //! | `install` | the agent as a service, in images and by the script; what a stopped service leaves |
 //! | `command_line` | the five things to try |
+//! | `hand_over` | an agent that becomes the next one, or dies, while its machine server talks |
 //! | `launcher` | versions of the agent that die or are none, and stored state that is poison |
 //!
 //! Each has a folder, ports and processes of its own, so they run side by side. They wait for events and never look at
@@ -26,6 +27,7 @@ mod bad_input;
 mod command_line;
 mod environment;
 mod flash;
+mod hand_over;
 mod install;
 mod launcher;
 mod logs;

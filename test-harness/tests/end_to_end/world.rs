@@ -266,6 +266,18 @@ impl World {
         self.lines_by(filter, 500)
     }
 
+    /// The newest line of the part whose text contains this.
+    pub fn newest_line(&self, filter: &str) -> Option<LogEntry> {
+        let request = GetRobotPartLogsRequest {
+            id: self.device.part_id.clone(),
+            filter: Some(filter.to_owned()),
+            order: Some(LogOrder::Descending.into()),
+            limit: Some(1),
+            ..Default::default()
+        };
+        call(&self.client, app_service::GET_ROBOT_PART_LOGS, &request).expect("a page of the log").logs.pop()
+    }
+
     // ── What happens to the fleet server ──────────────────────────────────────────────────────────────────────────
 
     /// Stops it in order.

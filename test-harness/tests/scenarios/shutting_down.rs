@@ -58,3 +58,25 @@ fn what_was_said_before_the_end_arrives_after_the_next_start() {
     let arrived = world.cloud.lines().iter().filter(|kept| of_it(&kept.entry.message)).count();
     assert!(arrived > 420, "five minutes of lines: {arrived}");
 }
+
+#[test]
+fn the_service_manager_hears_of_it_while_it_takes_long() {
+    let deaf = Script { ignores_sigterm: true, ..Script::default() };
+    let mut world = started_with(5, "1.0.0", deaf);
+    let watchdog = seconds(3);
+    world.board.service.watch(watchdog);
+    world.stop_agent();
+    world.start();
+    assert_serves(&mut world, "1.0.0", minutes(2));
+    let begin = world.board.clock.elapsed();
+    let took = world.stop_agent();
+    assert!(took >= seconds(10), "{took:?}");
+    let told = world.board.service.told();
+    let mut heard: Vec<_> = told.iter().filter(|told| told.what == Word::Alive).map(|told| told.at).collect();
+    assert!(heard.iter().any(|at| *at > begin), "{heard:?}");
+    heard.retain(|at| *at + minutes(1) > begin);
+    heard.push(begin + took);
+    // A message may be as late as the clock's phase; the manager gives it twice this time.
+    let longest = heard.windows(2).map(|pair| pair[1] - pair[0]).max();
+    assert!(longest <= Some(watchdog + seconds(1)), "{longest:?}: {heard:?}");
+}

@@ -29,7 +29,7 @@ const REASON_BYTES_MAX: usize = 400;
 impl Machine {
     /// Compares the record with the slot that this agent was started from. Before anything else.
     pub(super) fn believe_the_launcher(&mut self) {
-        let Some(Launched { slot, note, .. }) = self.policy.kind.launched().cloned() else { return };
+        let Some(Launched { slot, note, refused, .. }) = self.policy.kind.launched().cloned() else { return };
         if self.record.slots.active == Some(slot) {
             // It runs, with what helps against troubles of its own.
             self.said.launcher = note.unwrap_or_default();
@@ -37,6 +37,12 @@ impl Machine {
         }
         let is_bad = self.record.slots.content(slot).is_some_and(|content| self.record.has_failed(content));
         let failed = match (&self.record.state, note) {
+            // The launcher could not be executed, which says nothing about the version.
+            (State::Switching, None) if refused.is_some() => {
+                self.record.slots.active = Some(slot);
+                self.record.state = State::Staged;
+                return;
+            }
             // The switch was stored and did not happen: the power was cut in between.
             (State::Switching, None) if self.record.unseen < UNSEEN_MAX => {
                 self.record.unseen += 1;

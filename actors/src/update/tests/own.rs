@@ -8,7 +8,7 @@ const TIME: Event = Event::DeadlinePassed;
 
 fn own(slot: Slot, note: Option<&str>) -> Policy {
     let layout = Layout::new(Path::new("/root"), brand::AGENT);
-    let launched = Launched { slot, note: note.map(str::to_owned), version: "1.0.0".into() };
+    let launched = Launched { slot, note: note.map(str::to_owned), refused: None, version: "1.0.0".into() };
     Policy { layout, kind: Kind::Agent(launched), ..policy() }
 }
 
@@ -203,6 +203,25 @@ fn what_keeps_it_here_is_said_and_tried_again() {
         ],
     );
     assert_eq!(machine.record.unseen, 0, "nothing of that is the version's fault");
+    // Nor could whoever ends this process: it was to become the launcher, and became itself again.
+    let Kind::Agent(launched) = own(Slot::A, None).kind else { unreachable!() };
+    let kind = Kind::Agent(Launched { refused: Some("no launcher".into()), ..launched });
+    let policy = Policy { kind, ..own(Slot::A, None) };
+    let switched = record(State::Switching, slots(Some(Slot::B), Some("1.0.0"), Some("1.1.0")));
+    let mut machine = Machine::new(policy, switched, at(0));
+    assert_eq!(said(&machine.resume()), "store staged, point a");
+    walk(
+        &mut machine,
+        [
+            (0, wants(wish("stable")), "store waiting, switch 1.1.0"),
+            (0, REACHED, "check stable"),
+            (0, refused(0, Slot::A, 0), ""),
+        ],
+    );
+    assert!(machine.progress().last_error.contains("no launcher"), "{:?}", machine.progress());
+    assert!(machine.progress().bad_versions.is_empty());
+    walk(&mut machine, [(600, is(1, Slot::A, Phase::Running), "store switching, point b trial, run 1 1.1.0")]);
+    assert_eq!(machine.record.unseen, 0);
     // The pointer could not be written; what is behind it was not done.
     let mut machine = staged();
     walk(
