@@ -150,6 +150,16 @@ fn the_agent_asks_the_operating_system_through_ports_only() {
 }
 
 #[test]
+fn the_launcher_does_not_know_what_time_it_is() {
+    let own = ["src/launcher/", "src/bin/launcher.rs", "src/lock.rs", "src/end_server.rs", "board/linux/src/host.rs"];
+    let clocks = ["SystemTime", "UNIX_EPOCH", ".wall(", ".modified()", ".created()", "Realtime", "CLOCK_REALTIME"];
+    let found = findings(&rust(), |source, line| {
+        source.is_below(&own) && !source.is_test() && clocks.iter().any(|clock| line.contains(clock))
+    });
+    none("a board without a battery boots in 1970: the launcher counts starts and time since boot", &found);
+}
+
+#[test]
 fn only_the_store_speaks_sql() {
     let words = ["SELECT ", "INSERT INTO ", "DELETE FROM ", "CREATE TABLE ", "ON CONFLICT"];
     let found = findings(&rust(), |source, line| {

@@ -5,7 +5,9 @@ use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
+    pin::pin,
     rc::Rc,
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -55,6 +57,13 @@ fn numbers(batch: &Batch) -> Vec<u64> {
     frame::unpack(&batch.lines)
         .map(|record| Line::decode(record).expect("only lines were packed").at.as_millis() as u64)
         .collect()
+}
+
+/// What nothing has to be waited for: a simulated disk answers when it is asked.
+fn at_once<T>(future: impl Future<Output = T>) -> T {
+    let polled = pin!(future).poll(&mut Context::from_waker(Waker::noop()));
+    let Poll::Ready(answer) = polled else { panic!("it waits for something") };
+    answer
 }
 
 fn open(sim: &SimBoard, limits: Limits) -> Spool {
@@ -110,7 +119,7 @@ fn deliver_all(spool: &mut Spool, server: &mut Server) {
     for _ in 0..10_000 {
         let batch = match spool.unfinished() {
             Some(batch) => Some(batch),
-            None => smol::block_on(spool.keep(&[], true)).expect("the disk works"),
+            None => at_once(spool.keep(&[], true)).expect("the disk works"),
         };
         let Some(batch) = batch else {
             assert!(!spool.waiting() && spool.queued_bytes() == 0, "{} bytes wait", spool.queued_bytes());
@@ -127,14 +136,14 @@ fn lines_come_out_as_they_went_in_and_a_batch_keeps_its_lines_over_restarts() {
     let sim = SimBoard::new(1);
     let mut spool = open(&sim, ROOMY);
     let id = spool.id();
-    assert_eq!(smol::block_on(spool.keep(&packed(1..4), false)).unwrap(), None);
-    assert_eq!(smol::block_on(spool.keep(&packed(4..6), false)).unwrap(), None);
+    assert_eq!(at_once(spool.keep(&packed(1..4), false)).unwrap(), None);
+    assert_eq!(at_once(spool.keep(&packed(4..6), false)).unwrap(), None);
     assert!(spool.waiting());
-    let first = smol::block_on(spool.keep(&packed(6..7), true)).unwrap().expect("there are lines");
+    let first = at_once(spool.keep(&packed(6..7), true)).unwrap().expect("there are lines");
     assert_eq!((first.number, numbers(&first)), (1, vec![1, 2, 3, 4, 5, 6]));
     assert!(!spool.waiting());
     // One batch at a time.
-    assert_eq!(smol::block_on(spool.keep(&packed(7..9), true)).unwrap(), None);
+    assert_eq!(at_once(spool.keep(&packed(7..9), true)).unwrap(), None);
 
     let mut spool = open(&sim, ROOMY);
     assert_eq!((spool.id(), spool.unfinished()), (id.clone(), Some(first)));
@@ -143,15 +152,15 @@ fn lines_come_out_as_they_went_in_and_a_batch_keeps_its_lines_over_restarts() {
     assert!(spool.unfinished().is_some());
     spool.acknowledge(&id, 1);
     assert_eq!(spool.unfinished(), None);
-    let second = smol::block_on(spool.keep(&[], true)).unwrap().expect("two lines wait");
+    let second = at_once(spool.keep(&[], true)).unwrap().expect("two lines wait");
     assert_eq!((second.number, numbers(&second)), (2, vec![7, 8]));
     spool.acknowledge(&id, 2);
     assert_eq!(spool.queued_bytes(), 0);
     // Going down stores the acknowledgement; nothing is offered twice after that.
-    smol::block_on(spool.keep(&[], false)).unwrap();
+    at_once(spool.keep(&[], false)).unwrap();
     let writes = sim.files.writes();
-    smol::block_on(spool.keep(&[], false)).unwrap();
-    smol::block_on(spool.keep(&[], true)).unwrap();
+    at_once(spool.keep(&[], false)).unwrap();
+    at_once(spool.keep(&[], true)).unwrap();
     assert_eq!(sim.files.writes(), writes, "an idle spool writes nothing");
     let mut spool = open(&sim, ROOMY);
     assert_eq!((spool.unfinished(), spool.waiting(), spool.id()), (None, false, id));
@@ -163,10 +172,10 @@ fn lines_come_out_as_they_went_in_and_a_batch_keeps_its_lines_over_restarts() {
 fn a_tail_torn_at_any_byte_costs_what_was_being_written_and_nothing_else() {
     let sim = SimBoard::new(1);
     let mut spool = open(&sim, ROOMY);
-    smol::block_on(spool.keep(&packed(1..4), true)).unwrap().expect("cut");
+    at_once(spool.keep(&packed(1..4), true)).unwrap().expect("cut");
     let (whole, id) = (sim.files.content(newest_segment(&sim)).unwrap(), spool.id());
     spool.acknowledge(&id, 1);
-    let second = smol::block_on(spool.keep(&packed(4..6), true)).unwrap().expect("cut");
+    let second = at_once(spool.keep(&packed(4..6), true)).unwrap().expect("cut");
     let longer = sim.files.content(newest_segment(&sim)).unwrap();
     for torn in whole.len()..=longer.len() {
         for zeros in [false, true] {
@@ -184,7 +193,7 @@ fn a_tail_torn_at_any_byte_costs_what_was_being_written_and_nothing_else() {
                 assert_eq!((unfinished.number, numbers(&unfinished)), (1, vec![1, 2, 3]), "torn at {torn}");
                 spool.acknowledge(&id, 1);
                 // What is written next is not spoilt by the rest of the torn frame.
-                let next = smol::block_on(spool.keep(&packed(10..11), true)).unwrap().expect("cut");
+                let next = at_once(spool.keep(&packed(10..11), true)).unwrap().expect("cut");
                 assert_eq!((next.number, numbers(&next)), (2, vec![10]), "torn at {torn}");
                 assert_eq!(open(&sim, ROOMY).unfinished(), Some(next));
             }
@@ -197,7 +206,7 @@ fn a_full_spool_loses_its_oldest_lines_and_counts_them() {
     let sim = SimBoard::new(1);
     let mut spool = open(&sim, TIGHT);
     for number in 1..=200 {
-        smol::block_on(spool.keep(&packed([number]), false)).unwrap();
+        at_once(spool.keep(&packed([number]), false)).unwrap();
         let used: u64 = sim.files.used();
         assert!(used <= TIGHT.total + u64::from(frame::EMPTY_BYTES), "{used} bytes");
     }
@@ -214,10 +223,10 @@ fn a_full_spool_loses_its_oldest_lines_and_counts_them() {
 fn the_batch_being_delivered_is_never_dropped() {
     let sim = SimBoard::new(1);
     let mut spool = open(&sim, TIGHT);
-    smol::block_on(spool.keep(&packed(1..3), false)).unwrap();
-    let flying = smol::block_on(spool.keep(&packed(3..5), true)).unwrap().expect("cut");
+    at_once(spool.keep(&packed(1..3), false)).unwrap();
+    let flying = at_once(spool.keep(&packed(3..5), true)).unwrap().expect("cut");
     for number in 5..=100 {
-        smol::block_on(spool.keep(&packed([number]), true)).unwrap();
+        at_once(spool.keep(&packed([number]), true)).unwrap();
     }
     let mut spool = open(&sim, TIGHT);
     assert_eq!(spool.unfinished(), Some(flying));
@@ -234,20 +243,20 @@ fn the_batch_being_delivered_is_never_dropped() {
 fn a_failed_write_changes_nothing_and_its_rest_is_cut_off() {
     let sim = SimBoard::new(1);
     let mut spool = open(&sim, TIGHT);
-    smol::block_on(spool.keep(&packed([1]), false)).unwrap();
+    at_once(spool.keep(&packed([1]), false)).unwrap();
     for nth in 1..12 {
         sim.files.fail_write(nth, io::ErrorKind::StorageFull);
     }
     for _ in 0..11 {
-        assert!(smol::block_on(spool.keep(&packed([2]), true)).is_err());
+        assert!(at_once(spool.keep(&packed([2]), true)).is_err());
     }
-    assert_eq!(numbers(&smol::block_on(spool.keep(&packed([2]), true)).unwrap().expect("cut")), [1, 2]);
+    assert_eq!(numbers(&at_once(spool.keep(&packed([2]), true)).unwrap().expect("cut")), [1, 2]);
     // Fails exactly when a new segment is begun.
     let mut spool = open(&sim, TIGHT);
     for number in 3..40 {
         sim.files.fail_write(1, io::ErrorKind::StorageFull);
-        assert!(smol::block_on(spool.keep(&packed([number]), false)).is_err());
-        smol::block_on(spool.keep(&packed([number]), false)).unwrap();
+        assert!(at_once(spool.keep(&packed([number]), false)).is_err());
+        at_once(spool.keep(&packed([number]), false)).unwrap();
     }
     let mut server = Server::default();
     deliver_all(&mut spool, &mut server);
@@ -262,7 +271,7 @@ fn rot_costs_the_rotten_part_and_is_told() {
         let sim = SimBoard::new(1);
         let mut spool = open(&sim, Limits { total: 1 << 20, segment: 1_000 });
         for number in 1..=25 {
-            smol::block_on(spool.keep(&packed([number]), false)).unwrap();
+            at_once(spool.keep(&packed([number]), false)).unwrap();
         }
         drop(spool);
         let segments: Vec<_> = sim.files.paths().into_iter().filter(|path| path.starts_with(FOLDER)).collect();
@@ -278,7 +287,7 @@ fn rot_costs_the_rotten_part_and_is_told() {
             sim.files.put(path, bytes, board::files::Access::Private);
         }
         let mut spool = open(&sim, Limits { total: 1 << 20, segment: 1_000 });
-        smol::block_on(spool.keep(&packed([26]), false)).unwrap();
+        at_once(spool.keep(&packed([26]), false)).unwrap();
         let mut server = Server::default();
         deliver_all(&mut spool, &mut server);
         let lines = server.lines();
@@ -293,12 +302,11 @@ fn numbers_that_may_have_been_lost_are_never_used_again() {
     let sim = SimBoard::new(1);
     let mut spool = open(&sim, ROOMY);
     let old = spool.id();
-    smol::block_on(spool.keep(&packed([1]), true)).unwrap().expect("cut");
+    at_once(spool.keep(&packed([1]), true)).unwrap().expect("cut");
     // The server knows more of this spool than the device: its disk was copied or put back.
     spool.acknowledge(&old, 9);
     assert_ne!(spool.id(), old);
-    let again =
-        smol::block_on(spool.keep(&[], true)).unwrap().expect("not acknowledged, so offered under the new name");
+    let again = at_once(spool.keep(&[], true)).unwrap().expect("not acknowledged, so offered under the new name");
     assert_eq!((again.number, numbers(&again)), (1, vec![1]));
     // No frame of the newest segment can be read.
     let name = spool.id();
@@ -307,7 +315,7 @@ fn numbers_that_may_have_been_lost_are_never_used_again() {
     let mut spool = open(&sim, ROOMY);
     assert_ne!(spool.id(), name);
     let mut server = Server::default();
-    smol::block_on(spool.keep(&packed([2]), false)).unwrap();
+    at_once(spool.keep(&packed([2]), false)).unwrap();
     deliver_all(&mut spool, &mut server);
     assert_eq!(server.lines(), [2]);
     assert!(server.kept[0].1 > 0);
@@ -317,13 +325,13 @@ fn numbers_that_may_have_been_lost_are_never_used_again() {
 fn files_that_vanish_while_the_agent_runs_cost_lines_not_the_logs() {
     let sim = SimBoard::new(1);
     let mut spool = open(&sim, ROOMY);
-    smol::block_on(spool.keep(&packed([1]), false)).unwrap();
+    at_once(spool.keep(&packed([1]), false)).unwrap();
     sim.files.lose(newest_segment(&sim));
-    assert!(smol::block_on(spool.keep(&packed([2]), true)).is_err());
+    assert!(at_once(spool.keep(&packed([2]), true)).is_err());
     let mut server = Server::default();
-    smol::block_on(spool.keep(&packed([2]), true)).unwrap();
+    at_once(spool.keep(&packed([2]), true)).unwrap();
     deliver_all(&mut spool, &mut server);
-    smol::block_on(spool.keep(&packed([3]), true)).unwrap();
+    at_once(spool.keep(&packed([3]), true)).unwrap();
     deliver_all(&mut spool, &mut server);
     assert_eq!(server.lines(), [2, 3]);
 }
@@ -350,7 +358,7 @@ impl Trial {
                 // Until it has returned.
                 self.unsure.extend(lines.clone());
                 let cut = self.random.chance(50);
-                if smol::block_on(spool.keep(&packed(lines.clone()), cut)).is_ok() {
+                if at_once(spool.keep(&packed(lines.clone()), cut)).is_ok() {
                     lines.for_each(|line| {
                         self.unsure.remove(&line);
                     });
@@ -366,10 +374,10 @@ impl Trial {
                 }
             }
             8 => {
-                let _ = smol::block_on(spool.keep(&[], true));
+                let _ = at_once(spool.keep(&[], true));
             }
             _ => {
-                let _ = smol::block_on(spool.keep(&[], false));
+                let _ = at_once(spool.keep(&[], false));
             }
         }
     }
@@ -570,6 +578,6 @@ fn a_folder_of_strangers_is_left_alone() {
     let stranger = Path::new(FOLDER).join("notes.txt");
     sim.files.put(&stranger, "mine", board::files::Access::Readable);
     let mut spool = open(&sim, ROOMY);
-    smol::block_on(spool.keep(&packed([1]), true)).unwrap();
+    at_once(spool.keep(&packed([1]), true)).unwrap();
     assert_eq!(sim.files.content(&stranger).as_deref(), Some(&b"mine"[..]));
 }

@@ -338,10 +338,10 @@ fn stored_number(world: &World) -> u32 {
 }
 
 /// A small disk of its own; nothing without the right to mount one, which is said aloud.
-struct SmallDisk<'a>(&'a Path);
+pub(crate) struct SmallDisk<'a>(&'a Path);
 
 impl<'a> SmallDisk<'a> {
-    fn mount(place: &'a Path, megabytes: u32) -> Option<SmallDisk<'a>> {
+    pub(crate) fn mount(place: &'a Path, megabytes: u32) -> Option<SmallDisk<'a>> {
         fs::create_dir_all(place).unwrap();
         let size = format!("size={megabytes}m,mode=700");
         let mounted = is_root()
@@ -358,7 +358,7 @@ impl<'a> SmallDisk<'a> {
     }
 
     /// Takes all that is left.
-    fn fill(&self) {
+    pub(crate) fn fill(&self) {
         let mut file = fs::File::create(self.0.join("ballast")).unwrap();
         let piece = [0x5a; 64 * 1024];
         while file.write_all(&piece).is_ok() {}

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::{self, Write as _},
     os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
     process::{Command, Output},
@@ -10,7 +11,10 @@ use std::{
 use tempfile::TempDir;
 use test_harness::real::{agent::AgentOptions, process::Running, programs::find};
 
-use crate::world::{Signal, eventually};
+use crate::{
+    bad_input::SmallDisk,
+    world::{Signal, eventually, is_root},
+};
 
 /// What may lie in the place of a file, and how it is put there.
 type Poison = (&'static str, fn(&Path));
@@ -18,17 +22,19 @@ type Poison = (&'static str, fn(&Path));
 /// A root folder with slots.
 struct Root {
     folder: TempDir,
+    /// Where it is, when it is not in the folder.
+    place: Option<PathBuf>,
 }
 
 impl Root {
     fn new() -> Root {
-        let root = Root { folder: tempfile::tempdir().expect("a folder for a test") };
+        let root = Root { folder: tempfile::tempdir().expect("a folder for a test"), place: None };
         fs::create_dir_all(root.path().join("state")).expect("made");
         root
     }
 
     fn path(&self) -> PathBuf {
-        self.folder.path().join("root")
+        self.place.clone().unwrap_or_else(|| self.folder.path().join("root"))
     }
 
     fn program(&self, slot: &str) -> PathBuf {
@@ -55,6 +61,7 @@ impl Root {
     }
 
     fn point(&self, text: &str) {
+        fs::create_dir_all(self.path().join("state")).expect("made");
         fs::write(self.state("platform-agent.pointer"), text).expect("written");
     }
 
@@ -76,10 +83,21 @@ impl Root {
 
     /// Runs the launcher, and what it becomes, to the end.
     fn launch(&self, arguments: &[&str]) -> Said {
-        let launcher = find("platform-launcher").expect("it is built");
-        let mut command = Command::new(launcher);
+        self.launch_by(Command::new(find("platform-launcher").expect("it is built")), arguments)
+    }
+
+    /// The same, by a command that ends in the launcher.
+    fn launch_by(&self, mut command: Command, arguments: &[&str]) -> Said {
         command.arg("--root").arg(self.path()).args(arguments);
         Said::of(command.output().expect("the launcher can be started"))
+    }
+
+    /// Slots of the first starts with a bad version on trial in slot b: as on any device.
+    #[track_caller]
+    fn assert_falls_back(&self, command: impl Fn() -> Command) {
+        let starts: Vec<Said> = (0..4).map(|_| self.launch_by(command(), &[])).collect();
+        assert_eq!(starts.iter().map(Said::slot).collect::<Vec<_>>(), ["b", "b", "b", "a"], "{starts:?}");
+        assert_eq!(self.pointer(), "slot-pointer 1 a\n");
     }
 
     fn pointer(&self) -> String {
@@ -198,6 +216,58 @@ fn without_a_place_to_count_it_starts_and_says_so() {
         assert_eq!(said.slot(), "a", "{said:?}");
         assert!(said.err.contains("this start is not counted"), "{said:?}");
     }
+}
+
+#[test]
+fn on_a_full_disk_it_counts_and_goes_back() {
+    let root = Root::new();
+    let place = root.path();
+    let Some(disk) = SmallDisk::mount(&place, 1) else { return };
+    root.install_script("b");
+    root.try_b();
+    // A file is there to be overwritten; there is no room for a second one.
+    disk.fill();
+    root.assert_falls_back(launcher);
+    let mark = fs::metadata(root.state("platform-agent.starts")).expect("counted").len();
+    assert!(mark > 0);
+}
+
+#[test]
+fn all_it_needs_is_one_folder_that_can_be_written() {
+    let root = Root::new();
+    let opt = root.folder.path().join("opt");
+    let Some(_opt) = SmallDisk::mount(&opt, 1) else { return };
+    let own = opt.join("platform");
+    fs::create_dir(&own).expect("made");
+    let Some(_own) = SmallDisk::mount(&own, 1) else { return };
+    let remounted = Command::new("mount").args(["-o", "remount,ro"]).arg(&opt).status().expect("mount");
+    assert!(remounted.success());
+    fs::write(opt.join("file"), "").expect_err("it is read-only");
+    let root = Root { folder: root.folder, place: Some(own.clone()) };
+    root.install_script("b");
+    root.try_b();
+    root.assert_falls_back(launcher);
+}
+
+#[test]
+fn without_the_name_of_the_boot_it_counts_as_ever() {
+    let root = Root::new();
+    if !is_root() {
+        let _ = writeln!(io::stderr(), "SKIPPED a board without a boot id: needs root");
+        return;
+    }
+    root.install_script("b");
+    root.try_b();
+    root.assert_falls_back(|| {
+        let mut command = Command::new("unshare");
+        let hide = "mount --bind /dev/null /proc/sys/kernel/random/boot_id && exec \"$0\" \"$@\"";
+        command.args(["--mount", "sh", "-c", hide]).arg(find("platform-launcher").expect("it is built"));
+        command
+    });
+}
+
+fn launcher() -> Command {
+    Command::new(find("platform-launcher").expect("it is built"))
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! A machine server that dies, hangs, or does not listen.
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 
-use crate::world::{ServerPhase, Signal, World, eventually, is_alive, server, signal, until_gone};
+use crate::world::{ServerPhase, Signal, UpdatePhase, World, eventually, is_alive, server, signal, until_gone, update};
 
 /// Turns knobs of the stand-in from its start on.
 fn knobs(knobs: &[(&str, &str)]) -> serde_json::Value {
@@ -97,14 +99,48 @@ fn switched_off_it_ends_and_stays_off_until_it_is_switched_on() {
 }
 
 #[test]
-fn one_that_does_not_hear_sigterm_is_killed_after_the_stop_limit() {
-    let world = World::running(&[("1.0.0", &[("ignore-sigterm", "true")])]);
+fn neither_a_silent_fleet_server_nor_a_stalled_download_delays_a_restart() {
+    let mut world = World::running(&[("1.0.0", &[])]);
+    world.configure(&json!({"advanced_settings": {"update_bandwidth_kilobytes_per_second": 1}}));
+    world.until_checked();
+    world.release("1.1.0", &[]);
+    world.channel("stable", "1.1.0");
+    world.until("a download", |status| update(status).phase() == UpdatePhase::Downloading);
     let pid = world.server_pid();
+    let fleet = &world.fleet.as_ref().expect("it runs").process;
+    // Connections are accepted, and nobody answers, in the middle of the download. It is asked every second.
+    fleet.signal(Signal::STOP);
+    std::thread::sleep(Duration::from_millis(2_500));
+    let died = Instant::now();
+    signal(pid, Signal::KILL);
+    world.until_started_after(pid);
+    let took = died.elapsed();
+    fleet.signal(Signal::CONT);
+    println!("started again after {} ms", took.as_millis());
+    // Every limit of a call or a download is longer.
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    world.until("a crash that is told", |status| server(status).crashes == 1);
+}
+
+#[test]
+fn one_that_says_nothing_is_ready_once_its_status_url_answers() {
+    let world = World::running(&[("1.0.0", &[("says-serving", "false"), ("ready-after-ms", "300")])]);
+    let status = server(&world.status());
+    assert!(status.ready_at.is_some(), "{status:?}");
+    assert_eq!((status.pid, status.crashes), (world.server_pid(), 0));
+    assert!(status.last_lines.is_empty() && world.lines("serving").is_empty());
+}
+
+#[test]
+fn one_that_does_not_hear_sigterm_is_killed_after_the_stop_limit() {
+    let world = World::running(&[("1.0.0", &[("ignore-sigterm", "true"), ("children", "1")])]);
+    let (pid, child) = (world.server_pid(), numbered(&world, "lingers"));
     signal(pid, Signal::TERM);
     world.configure(&json!({"advanced_settings": {"disable_platform_server": true}}));
     let status = world.until("a server that is switched off", |status| server(status).phase() == ServerPhase::Disabled);
     assert_eq!((server(&status).last_exit.as_str(), server(&status).crashes), ("signal 9 (SIGKILL)", 0));
     until_gone(pid);
+    until_gone(child);
 }
 
 #[test]

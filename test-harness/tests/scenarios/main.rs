@@ -17,6 +17,7 @@ mod crash_loops;
 mod environment_waits_for_permission;
 mod maintenance_windows;
 mod nonsense_from_the_cloud;
+mod nothing_delays_a_restart;
 mod power_cuts;
 mod refused_bytes;
 mod secrets_stay_secret;
