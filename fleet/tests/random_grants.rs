@@ -156,7 +156,11 @@ async fn who_reaches_what_is_what_a_naive_reading_says() {
         match what {
             // A role comes, or goes if it was there.
             0 | 1 => {
-                let (thing, owns) = (things[dice.below(things.len())], dice.below(2) == 0);
+                // Few at a time: whoever has many roles sees everything.
+                let (thing, owns) = match model.roles.len() {
+                    count @ 3.. => *model.roles.iter().nth(dice.below(count)).unwrap(),
+                    _ => (things[dice.below(things.len())], dice.below(2) == 0),
+                };
                 let giver = &model.organizations[model.owner(thing)];
                 let (kind, id) = model.id(thing);
                 let authorization = Authorization {
