@@ -13,22 +13,50 @@ const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 /// A window that changes right now is looked at again after this.
 const LOOK_AGAIN_MIN: Duration = Duration::from_secs(1);
 
+/// No clock that was ever set shows less: 2024. What a clock says before that is not remembered.
+const SET_CLOCK: Wall = Wall::from_millis(1_704_067_200_000);
+
 /// What something that waits for a window knows of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gate {
     shut_since: Option<Mono>,
+    /// The same for the next start of the agent, as far as the clock can be believed.
+    since: Option<Wall>,
+    /// What an earlier start of the agent knew, until something waits for the window again.
+    stored: Option<Wall>,
     for_long: bool,
 }
 
 impl Gate {
+    /// Continues what an earlier start of the agent has remembered ([`Gate::since`]).
+    #[must_use]
+    pub fn resume(stored: Option<Wall>) -> Self {
+        Gate { stored, ..Gate::default() }
+    }
+
+    /// To be remembered for the next start of the agent.
+    #[must_use]
+    pub fn since(&self) -> Option<Wall> {
+        self.since.or(self.stored)
+    }
+
+    /// Nothing waits for the window.
+    pub fn leave(&mut self) {
+        *self = Gate::resume(self.stored);
+    }
+
     /// Notes whether the window is `shut`, and says when to look again; never, while it stands open or there is none.
     pub fn look(&mut self, now: Mono, wall: Wall, shut: Option<WindowState>) -> Option<Mono> {
+        let stored = self.stored.take();
         let Some(shut) = shut else {
             *self = Gate::default();
             return None;
         };
         let since = *self.shut_since.get_or_insert(now);
-        self.for_long = now.since(since) >= SHUT_FOR_LONG;
+        self.since = self.since.or(stored).or((wall >= SET_CLOCK).then_some(wall));
+        let by_wall = self.since.map_or(0, |since| wall.as_millis().saturating_sub(since.as_millis()));
+        let by_wall = Duration::from_millis(u64::try_from(by_wall).unwrap_or(0));
+        self.for_long = now.since(since).max(by_wall) >= SHUT_FOR_LONG;
         let change = shut.changes.map_or(LOOK_AGAIN, |at| {
             let millis = at.as_millis().saturating_sub(wall.as_millis());
             Duration::from_millis(u64::try_from(millis).unwrap_or(0)).clamp(LOOK_AGAIN_MIN, LOOK_AGAIN)

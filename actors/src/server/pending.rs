@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use board::Mono;
+use board::{Mono, Wall};
 
 use super::{Program, WindowState, machine::Now, permission::Word};
 use crate::maintenance::gate::Gate;
@@ -87,9 +87,23 @@ impl Pending {
         self.operator.is_some() || self.switch.is_some() || self.environment
     }
 
+    /// Nothing is wanted yet; the window may have been shut since then ([`Pending::shut_since`]).
+    #[must_use]
+    pub fn resume(shut_since: Option<Wall>) -> Self {
+        Pending { gate: Gate::resume(shut_since), ..Pending::default() }
+    }
+
     /// All wishes are granted by the start that just happened.
     pub fn granted(&mut self) {
-        *self = Pending::default();
+        let mut gate = std::mem::take(&mut self.gate);
+        gate.leave();
+        *self = Pending { gate, ..Pending::default() };
+    }
+
+    /// Since when something has waited for a shut window, for the next agent.
+    #[must_use]
+    pub fn shut_since(&self) -> Option<Wall> {
+        self.gate.since()
     }
 
     /// The process that was asked is gone; what it said counts no longer.

@@ -40,6 +40,8 @@ pub struct Record {
     pub crashes_of_program: u64,
     /// See [`super::Report::operator_restarts`].
     pub operator_restarts: u64,
+    /// Since when a restart has waited for a maintenance window that is shut.
+    pub shut_since: Option<Wall>,
 }
 
 /// A process that was running.
@@ -120,6 +122,7 @@ impl Note {
             crashes,
             crashes_of_program,
             operator_restarts,
+            shut_since: None,
         }
     }
 }
@@ -168,6 +171,9 @@ impl Record {
             && fits(path, PATH_BYTES_MAX)
         {
             let _ = writeln!(body, "version {version}\npath {path}");
+        }
+        if let Some(shut_since) = self.shut_since {
+            let _ = writeln!(body, "shut_since {}", shut_since.as_millis());
         }
         if let Some(Recorded { id, boot, started_at, ready_at, environment, urls }) = &self.running {
             let _ = writeln!(
@@ -218,6 +224,7 @@ impl Record {
             crashes: number("crashes")?,
             crashes_of_program: number("crashes_of_program")?,
             operator_restarts: number("operator_restarts")?,
+            shut_since: wall("shut_since"),
         })
     }
 }
@@ -245,6 +252,7 @@ mod tests {
             crashes: 7,
             crashes_of_program: 2,
             operator_restarts: 3,
+            shut_since: None,
         }
     }
 
@@ -256,7 +264,8 @@ mod tests {
         };
         let mut starting = full();
         not_ready(&mut starting);
-        for record in [full(), starting, Record { running: None, ..full() }, Record::default()] {
+        let shut = Record { shut_since: Some(Wall::from_millis(1_700_000_000_001)), ..full() };
+        for record in [full(), starting, shut, Record { running: None, ..full() }, Record::default()] {
             let bytes = record.encode();
             assert!(bytes.len() <= RECORD_BYTES_MAX);
             assert_eq!(Record::decode(&bytes), Some(record));

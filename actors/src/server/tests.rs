@@ -76,6 +76,8 @@ struct Story {
     /// The calendar at a moment, where one is configured.
     calendar: Option<fn(Wall) -> WindowState>,
     now: Mono,
+    /// What the wall clock showed when the story began, in milliseconds.
+    epoch: i64,
     next_pid: u32,
     starts_fail: bool,
     limited: bool,
@@ -85,7 +87,16 @@ struct Story {
 impl Story {
     fn from(record: Record, adopted: bool, calendar: Option<fn(Wall) -> WindowState>) -> Story {
         let machine = Machine::resume(Policy::new(MINUTE, 7), BOOT, record, adopted, Now::default());
-        Story { machine, calendar, now: Mono::BOOT, next_pid: 1, starts_fail: false, limited: false, question: 0 }
+        Story {
+            machine,
+            calendar,
+            now: Mono::BOOT,
+            epoch: 0,
+            next_pid: 1,
+            starts_fail: false,
+            limited: false,
+            question: 0,
+        }
     }
 
     fn new() -> Story {
@@ -106,7 +117,7 @@ impl Story {
     }
 
     fn mono(&self) -> Now {
-        let millis = i64::try_from(self.now.as_nanos() / 1_000_000).unwrap();
+        let millis = self.epoch + i64::try_from(self.now.as_nanos() / 1_000_000).unwrap();
         let wall = Wall::from_millis(millis);
         Now { mono: self.now, wall, window: self.calendar.map(|calendar| calendar(wall)) }
     }
@@ -535,6 +546,7 @@ fn adopted(ready: bool) -> Record {
         crashes: 7,
         crashes_of_program: 2,
         operator_restarts: 3,
+        shut_since: None,
     }
 }
 
@@ -771,6 +783,42 @@ fn a_window_that_stays_shut_is_reported() {
         story.time("", Phase::Running);
     }
     assert!(story.machine.report().restart_pending.ends_with("has been shut for over 14 days"));
+}
+
+#[test]
+fn a_window_that_stays_shut_is_reported_also_by_an_agent_that_was_started_again() {
+    const DAY: u64 = 24 * 3600;
+    let shut = |_: Wall| WindowState { open: false, changes: None };
+    let lives = |record: Record, after_days: u64, days: u64| {
+        let mut story = Story::from(record, true, Some(shut));
+        story.epoch = 1_760_000_000_000 + i64::try_from(after_days * DAY * 1000).unwrap();
+        story.happens(nightly(true, &[]), "", Phase::Running);
+        story.time("ask", Phase::Running);
+        story.answers(Word::Allowed, "", Phase::Running);
+        let first = if after_days == 0 { "store" } else { "" };
+        story.happens(switch("1.1.0"), first, Phase::Running);
+        while story.now.since(Mono::BOOT) < Duration::from_secs(days * DAY) {
+            story.time("", Phase::Running);
+        }
+        story
+    };
+    let mut record = adopted(true);
+    for (after_days, days, long) in [(0, 6, false), (6, 6, false), (12, 1, false), (13, 2, true)] {
+        let story = lives(record, after_days, days);
+        let pending = story.machine.report().restart_pending;
+        assert_eq!(pending.ends_with("has been shut for over 14 days"), long, "after {after_days} days: {pending}");
+        // What every record says goes through the file.
+        record = Record::decode(&story.machine.record().encode()).expect("its own");
+        assert_eq!(record.shut_since.map(|at| at.as_millis() / 10_000), Some(176_000_000), "since the first wish");
+    }
+    // It opens, or nothing waits any more: forgotten, on the disk too.
+    let mut story = lives(record.clone(), 15, 0);
+    story.calendar = Some(|_| WindowState { open: true, changes: None });
+    story.time("ask, store", Phase::Running);
+    assert_eq!(story.machine.record().shut_since, None);
+    let mut story = lives(record, 15, 0);
+    story.happens(switch("1.0.0"), "store", Phase::Running);
+    assert_eq!(story.machine.record().shut_since, None);
 }
 
 fn megabytes(limit: u32) -> Event {

@@ -261,7 +261,7 @@ impl Machine {
             ran: record.program,
             opening: u64::from(server.is_none()),
             server,
-            pending: Pending::default(),
+            pending: Pending::resume(record.shut_since),
             restarts_wanted: record.operator_restarts,
             operator_restarts: record.operator_restarts,
             starts: record.starts,
@@ -292,7 +292,11 @@ impl Machine {
             Event::DeadlinePassed => self.deadline_passed(now, &mut effects),
             Event::Stop => self.end(now, &mut effects),
         }
+        let shut_since = self.pending.shut_since();
         self.think_about_restart(now, &mut effects);
+        if self.pending.shut_since() != shut_since && !effects.contains(&Effect::Store) {
+            add(&mut effects, Effect::Store);
+        }
         effects
     }
 

@@ -20,6 +20,7 @@ impl Machine {
             crashes: self.crashes,
             crashes_of_program: self.crashes_of_program,
             operator_restarts: self.operator_restarts,
+            shut_since: self.pending.shut_since(),
         }
     }
 
