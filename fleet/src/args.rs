@@ -21,7 +21,7 @@ Exit codes:
   1  refused or failed; one line on standard error says why and what to do
   2  the command line cannot be understood
   3  the port is in use, or cannot be listened on
-  4  the data folder or a file in it cannot be used (permission, disk full, no database of ours)
+  4  the data folder or the database cannot be used (permission, disk full, not reached, no database of ours)
   5  the database was written by a newer version";
 
 /// What to do.
@@ -45,9 +45,14 @@ pub struct Place {
     /// Folder of databases, keys and artifacts; made if it is not there, readable by its owner only.
     #[arg(long, value_name = "DIR", default_value = "fleet-data")]
     pub data: PathBuf,
-    /// Database instead of files in the data folder. Not available yet: SQLite in the data folder is used.
+    /// PostgreSQL database in place of SQLite files in the data folder: postgres://USER@HOST:PORT/NAME?sslmode=verify-full.
+    /// The environment variable PLATFORM_FLEET_DATABASE may name it as well. A password does not belong here, where
+    /// every user of the machine can read it.
     #[arg(long, value_name = "URL")]
     pub database: Option<String>,
+    /// File whose first line is the database's password; the environment variable PGPASSWORD may hold it as well.
+    #[arg(long, value_name = "FILE")]
+    pub database_password_file: Option<PathBuf>,
 }
 
 /// Options of `serve`.

@@ -11,6 +11,7 @@ pub mod changes;
 pub mod clock;
 pub mod compose;
 pub mod context;
+pub mod database;
 pub mod documents;
 pub mod edge;
 pub mod encoded_struct;

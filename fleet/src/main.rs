@@ -17,6 +17,7 @@ use tokio::{
 
 use fleet::{
     args::{Arguments, Command, Init, Place, Serve, User},
+    database,
     edge::ServeError,
     init,
     logs::retention::Limits,
@@ -94,7 +95,7 @@ impl From<StartError> for Failure {
 }
 
 fn serve(serve: Serve) -> Result<(), Failure> {
-    only_sqlite(&serve.place)?;
+    let place = options_of(serve.place)?;
     if !serve.listen.ip().is_loopback() && serve.tls_cert.is_none() && !serve.insecure {
         return Err(Failure::usage(&format!(
             "{} can be reached by others, and without TLS they can read every key: \
@@ -111,13 +112,13 @@ fn serve(serve: Serve) -> Result<(), Failure> {
         .init();
     let options = Options {
         listen: serve.listen,
-        folder: serve.place.data,
         tls: serve.tls_cert.zip(serve.tls_key),
         address: serve.address,
         check_every: Duration::from_secs(serve.check_seconds),
         log_limits: Limits::new(serve.log_days, serve.log_megabytes_per_part, serve.log_megabytes),
         organizations_are_open: !serve.no_new_organizations,
         durability: if serve.durable { Durability::PowerCut } else { Durability::ProcessDeath },
+        ..place
     };
     runtime()?.block_on(async {
         // Before anything is started: a signal that comes while starting is not lost.
@@ -142,10 +143,9 @@ fn serve(serve: Serve) -> Result<(), Failure> {
 }
 
 fn initialise(options: Init) -> Result<(), Failure> {
-    only_sqlite(&options.place)?;
+    let place = options_of(options.place)?;
     runtime()?.block_on(async {
         let (_stop, draining) = watch::channel(false);
-        let place = Options { folder: options.place.data, ..Options::default() };
         let context = wiring::context(&place, None, draining)?;
         let created = init::organization(&context, &options.org, &options.email).await;
         let created = created.map_err(|why| Failure::new(exit::FAILED, &why))?;
@@ -167,10 +167,9 @@ fn user(command: User) -> Result<(), Failure> {
     let output = match &command {
         User::Add { output, .. } | User::Key { output, .. } | User::Invite { output, .. } => output.clone(),
     };
-    only_sqlite(&output.place)?;
+    let place = options_of(output.place.clone())?;
     let text = runtime()?.block_on(async {
         let (_stop, draining) = watch::channel(false);
-        let place = Options { folder: output.place.data, ..Options::default() };
         let context = wiring::context(&place, None, draining)?;
         let issued = match command {
             User::Add { email, org, role, .. } => {
@@ -196,16 +195,10 @@ fn user(command: User) -> Result<(), Failure> {
     writeln!(io::stdout(), "{text}").map_err(|why| Failure::new(exit::FAILED, &why))
 }
 
-fn only_sqlite(place: &Place) -> Result<(), Failure> {
-    match &place.database {
-        None => Ok(()),
-        Some(url) => {
-            let kind = url.split(':').next().unwrap_or_default();
-            Err(Failure::usage(&format!(
-                "--database {kind}:… is not supported by this version: leave it out to use SQLite in the data folder"
-            )))
-        }
-    }
+/// What every command needs to know of the store.
+fn options_of(place: Place) -> Result<Options, Failure> {
+    let database = database::named(&place).map_err(|why| Failure::usage(&why.to_string()))?;
+    Ok(Options { folder: place.data, database, ..Options::default() })
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {

@@ -32,6 +32,7 @@ enum Kind {
     Stale,
     Exhausted,
     Unavailable,
+    Unreachable,
     Internal,
 }
 
@@ -125,7 +126,7 @@ impl Kind {
             Self::Precondition => Code::FailedPrecondition,
             Self::Stale => Code::Aborted,
             Self::Exhausted => Code::ResourceExhausted,
-            Self::Unavailable => Code::Unavailable,
+            Self::Unavailable | Self::Unreachable => Code::Unavailable,
             Self::Internal => Code::Internal,
         }
     }
@@ -141,6 +142,7 @@ impl Kind {
             Self::Stale => "CHANGED_MEANWHILE",
             Self::Exhausted => "LIMIT_REACHED",
             Self::Unavailable => "SHUTTING_DOWN",
+            Self::Unreachable => "DATABASE_UNREACHABLE",
             Self::Internal => "SERVER_FAULT",
         }
     }
@@ -160,6 +162,11 @@ impl From<DbError> for Refusal {
                 Self::exhausted("the server's disk is full: nothing was changed")
             }
             DbError::Closed => Self::new(Kind::Unavailable, "the server is shutting down: try again".to_owned()),
+            DbError::Unreachable => Self {
+                kind: Kind::Unreachable,
+                message: "the server cannot reach its database: try again".to_owned(),
+                field: None,
+            },
             other => Self::internal(other),
         }
     }
@@ -206,6 +213,7 @@ mod tests {
             (Refusal::stale("x"), Code::Aborted),
             (DbError::Full.into(), Code::ResourceExhausted),
             (DbError::Closed.into(), Code::Unavailable),
+            (DbError::Unreachable.into(), Code::Unavailable),
             (DbError::Related.into(), Code::Internal),
         ];
         for (refusal, code) in table {

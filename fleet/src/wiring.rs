@@ -22,7 +22,7 @@ use crate::{
     presence::{self, Presence},
     releases,
     services::configuration::{CHECK_EVERY, Configurations},
-    store::{Durability, OpenError, Store},
+    store::{Address, Durability, OpenError, Store},
 };
 
 /// What to run.
@@ -32,6 +32,8 @@ pub struct Options {
     pub listen: SocketAddr,
     /// Databases, keys, artifacts.
     pub folder: PathBuf,
+    /// A PostgreSQL database in place of files in the folder.
+    pub database: Option<Address>,
     /// Certificate chain and key in PEM.
     pub tls: Option<(PathBuf, PathBuf)>,
     /// How devices reach this server, if that is not `listen`.
@@ -52,6 +54,7 @@ impl Default for Options {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             folder: PathBuf::from("fleet-data"),
+            database: None,
             tls: None,
             address: None,
             durability: Durability::default(),
@@ -143,7 +146,7 @@ pub fn context(
     draining: watch::Receiver<bool>,
 ) -> Result<Context, StartError> {
     data_folder(&options.folder)?;
-    let store = Store::open(&options.folder, options.durability)?;
+    let store = Store::open(&options.folder, options.database.as_ref(), options.durability)?;
     let authn = Authn::open(store.clone(), &options.folder)?;
     let ancestry = Arc::new(Ancestry::default());
     Ok(Context {

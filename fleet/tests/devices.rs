@@ -1,5 +1,8 @@
 //! Devices against the real server in this process: real sockets, real databases in a temporary folder.
 
+#[path = "world/engine.rs"]
+mod engine;
+
 use std::time::Duration;
 
 use api::{
@@ -66,6 +69,7 @@ impl World {
         let options = Options {
             listen: "127.0.0.1:0".parse().expect("an address"),
             folder: folder.path().join("data"),
+            database: engine::database(folder.path()),
             address: Some("http://fleet.test".into()),
             ..Options::default()
         };

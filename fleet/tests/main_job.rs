@@ -266,7 +266,8 @@ async fn credentials_need_an_address_that_devices_can_reach() {
     owner.location("North", None).await;
     let part = owner.main_part(&owner.machine("", "arm").await).await;
     // As a server that listens on every address and was not told more.
-    let options = fleet::wiring::Options { folder: world.folder.path().join("data"), ..Default::default() };
+    let (folder, database) = (world.folder.path().join("data"), world::engine::database(world.folder.path()));
+    let options = fleet::wiring::Options { folder, database, ..Default::default() };
     let (_stop, draining) = tokio::sync::watch::channel(false);
     let context = fleet::wiring::context(&options, None, draining).unwrap();
     let request = GetPartCredentialsRequest { part_id: part.id };
@@ -286,6 +287,11 @@ async fn nothing_secret_lies_readable_in_the_files() {
     let secrets = [owner.key.clone(), part.secret.clone(), made.auth.unwrap().secrets[0].secret.clone()];
     let folder = world.folder.path().join("data");
     let Some(token) = owner.client.token.clone() else { panic!("the owner has a token") };
+    if let Some(url) = world::engine::url(world.folder.path()) {
+        let dumped = test_postgres::shared().unwrap().dump(&url);
+        assert!(dumped.contains("fleet_state") && dumped.contains(&owner.organization), "{dumped}");
+        std::fs::write(folder.join("dump"), dumped).unwrap();
+    }
     world.server.stop().await;
     for entry in std::fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path();

@@ -183,6 +183,7 @@ async fn tls_speaks_both_http_versions() {
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
     let options = fleet::wiring::Options {
         folder: folder.path().join("data"),
+        database: world::engine::database(folder.path()),
         tls: Some((certificate.clone(), key)),
         ..Default::default()
     };

@@ -15,6 +15,10 @@ pub mod retention;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+#[path = "tests.rs"]
+#[allow(clippy::duplicate_mod, reason = "the same promises, on the other engine")]
+mod tests_on_postgres;
 
 use api::pb::platform::common::v1::LogEntry;
 

@@ -1,7 +1,7 @@
 //! Everything the server keeps, and the only place with SQL in it.
 //!
-//! Two databases: `state` (who owns what) and `logs` (what devices said), each with its own file and its own writer,
-//! so that a flood of log lines cannot hold up a change of configuration.
+//! Two databases: `state` (who owns what) and `logs` (what devices said), each with its own writer, so that a flood of
+//! log lines cannot hold up a change of configuration. Each is a file of SQLite, or a schema in one PostgreSQL database.
 //!
 //! One SQL text for every engine: `$n` parameters, TEXT ids and JSON, BIGINT for times (milliseconds), counts and
 //! flags, `RETURNING`, `ON CONFLICT`. Where engines differ, it is stated here: `SUM` of BIGINT wants a cast; `LIKE`
@@ -32,7 +32,9 @@ pub mod users;
 
 use std::path::Path;
 
-pub use db::{Arg, Counted, Db, DbError, Durability, Migration, OpenError, Row, Tx};
+pub use db::{
+    Address, AddressError, Arg, Counted, Db, DbError, Durability, Migration, OpenError, Place, Row, TlsSetupError, Tx,
+};
 
 const STATE: &[Migration] = &[
     Migration { number: 1, name: "first", sql: include_str!("../../migrations/state/0001_first.sql") },
@@ -59,11 +61,15 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens both files in the data folder.
-    pub fn open(folder: &Path, durability: Durability) -> Result<Self, OpenError> {
+    /// Opens both: files of the data folder, or schemas of a PostgreSQL database.
+    pub fn open(folder: &Path, database: Option<&Address>, durability: Durability) -> Result<Self, OpenError> {
+        let place = |file, schema| match database {
+            Some(address) => Place::Schema(address.clone(), schema),
+            None => Place::File(folder.join(file)),
+        };
         Ok(Self {
-            state: Db::open(&folder.join("state.db"), STATE, durability)?,
-            logs: Db::open(&folder.join("logs.db"), LOGS, durability)?,
+            state: Db::open(&place("state.db", "fleet_state"), STATE, durability)?,
+            logs: Db::open(&place("logs.db", "fleet_logs"), LOGS, durability)?,
         })
     }
 
@@ -97,9 +103,20 @@ mod tests {
 
     #[tokio::test]
     async fn keys_of_an_older_server_are_good_after_the_upgrade() {
+        upgrade(None).await;
+        if let Some(url) = test_postgres::database_or_skip("an upgrade on PostgreSQL") {
+            upgrade(Some(Address::parse(&url).unwrap())).await;
+        }
+    }
+
+    async fn upgrade(database: Option<Address>) {
         let folder = tempfile::tempdir().unwrap();
         let before = &STATE[..2];
-        let old = Db::open(&folder.path().join("state.db"), before, Durability::default()).unwrap();
+        let place = match &database {
+            Some(address) => Place::Schema(address.clone(), "fleet_state"),
+            None => Place::File(folder.path().join("state.db")),
+        };
+        let old = Db::open(&place, before, Durability::default()).unwrap();
         let fill = |tx: &Tx<'_>| {
             let statements = [
                 "INSERT INTO organizations (id, name, region, created_at) VALUES ('org', 'Acme', '', 1)",
@@ -112,7 +129,7 @@ mod tests {
         };
         old.write::<_, DbError, _>(fill).await.unwrap();
         drop(old);
-        let store = Store::open(folder.path(), Durability::default()).unwrap();
+        let store = Store::open(folder.path(), database.as_ref(), Durability::default()).unwrap();
         let read =
             |tx: &Tx<'_>| Ok((keys::for_login(tx, "key")?, keys::get(tx, "key")?, roles::of_identity(tx, "key")?));
         let (login, key, grants) = store.read::<_, DbError>(read).await.unwrap();

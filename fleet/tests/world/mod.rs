@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "every test file uses its own part of the world")]
 
+pub mod engine;
+
 use std::time::Duration;
 
 use api::pb::{
@@ -101,7 +103,7 @@ impl World {
 }
 
 fn options(folder: &TempDir) -> Options {
-    Options { folder: folder.path().join("data"), ..Options::default() }
+    Options { folder: folder.path().join("data"), database: engine::database(folder.path()), ..Options::default() }
 }
 
 impl Owner {

@@ -113,6 +113,52 @@ fn an_ordinary_user_sees_a_live_machine_twice() {
 }
 
 #[test]
+fn the_main_job_on_postgresql_and_its_password_is_told_to_nobody() {
+    if test_postgres::database_or_skip("the main job on PostgreSQL").is_none() {
+        return;
+    }
+    const PASSWORD: &str = "battery-staple-5000";
+    let options = test_postgres::Options { password: Some(PASSWORD.into()), tls: None };
+    let database = test_postgres::Server::start(&options).unwrap();
+    let name = database.database();
+    let name = name.rsplit('/').next().unwrap();
+    let url = format!("{}?sslmode=disable", database.tcp_url(name));
+
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("sandbox");
+    let user = is_root().then_some(NOBODY);
+    let program = match user {
+        Some(_) => for_everybody(place.path(), &PROGRAMS).join("sandbox"),
+        None => programs::find("sandbox").unwrap(),
+    };
+    for start in ["first", "second"] {
+        let mut command = Command::new(&program);
+        command.args(["--listen", "127.0.0.1:0", "--json", "--minute", "1", "--database", &url, "--data"]).arg(&folder);
+        command.env("PGPASSWORD", PASSWORD).env("RUST_LOG", "debug,h2=info,hyper=info");
+        if let Some(user) = user {
+            command.uid(user).gid(user);
+        }
+        let (sandbox, line) = Running::start(command, "sandbox", &folder.with_extension("log"), true).unwrap();
+        let json: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line} {}", sandbox.said()));
+        let client = client(field(&json, "url"), &owner(&json)).unwrap();
+        let request = GetPartStatusRequest { part_id: field(&json, "part_id").into() };
+        let status = call(&client, admin_service::GET_PART_STATUS, &request).unwrap();
+        let server = status.status.and_then(|status| status.server).unwrap_or_default();
+        assert!(status.live, "{start}");
+        assert_eq!((server.phase(), server.version.as_str()), (server_status::Phase::Running, "1.1.0"), "{start}");
+        let parts = "SELECT COUNT(*) FROM fleet_state.parts WHERE id = '";
+        assert_eq!(database.sql(name, &format!("{parts}{}'", field(&json, "part_id"))), "1", "it is really there");
+        let told = processes_about(&folder).join("\n");
+        assert!(told.contains("--database") && !told.contains(PASSWORD), "{told}");
+        interrupted(sandbox, &folder);
+        let log = fs::read_to_string(folder.join("fleet.log")).unwrap();
+        assert!(log.contains("executing statement"), "the driver's own log is on");
+        assert!(!log.contains(PASSWORD) && !log.contains(field(&json, "part_secret")));
+    }
+    assert!(!folder.join("fleet/state.db").exists());
+}
+
+#[test]
 fn a_port_in_use_is_said_and_nothing_is_left() {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("sandbox");

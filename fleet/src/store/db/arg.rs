@@ -1,6 +1,6 @@
 //! What goes into a statement and what comes out: text and whole numbers, because both engines agree about those.
 
-use super::DbError;
+use super::{DbError, postgres::Whole};
 
 /// One parameter of a statement.
 #[derive(Debug, Clone, Copy)]
@@ -50,10 +50,23 @@ where
 
 /// One row of an answer; columns are counted from 0 in the order of the SELECT.
 pub struct Row<'r> {
-    pub(super) row: &'r rusqlite::Row<'r>,
+    row: Engine<'r>,
 }
 
-impl Row<'_> {
+enum Engine<'r> {
+    Sqlite(&'r rusqlite::Row<'r>),
+    Postgres(&'r tokio_postgres::Row),
+}
+
+impl<'r> Row<'r> {
+    pub(super) fn of_sqlite(row: &'r rusqlite::Row<'r>) -> Self {
+        Self { row: Engine::Sqlite(row) }
+    }
+
+    pub(super) fn of_postgres(row: &'r tokio_postgres::Row) -> Self {
+        Self { row: Engine::Postgres(row) }
+    }
+
     /// TEXT that is never NULL.
     pub fn text(&self, column: usize) -> Result<String, DbError> {
         self.str(column).map(str::to_owned)
@@ -61,24 +74,44 @@ impl Row<'_> {
 
     /// TEXT that is never NULL, without a copy.
     pub fn str(&self, column: usize) -> Result<&str, DbError> {
-        self.value(column)?.as_str().map_err(|source| DbError::column(column, source))
+        match self.row {
+            Engine::Sqlite(row) => row.get_ref(column)?.as_str().map_err(|source| DbError::column(column, source)),
+            Engine::Postgres(row) => row.try_get(column).map_err(|source| DbError::column(column, source)),
+        }
     }
 
     /// TEXT or NULL.
     pub fn maybe_text(&self, column: usize) -> Result<Option<String>, DbError> {
-        let value = self.value(column)?;
-        let text = value.as_str_or_null().map_err(|source| DbError::column(column, source))?;
-        Ok(text.map(str::to_owned))
+        match self.row {
+            Engine::Sqlite(row) => {
+                let text = row.get_ref(column)?.as_str_or_null().map_err(|source| DbError::column(column, source))?;
+                Ok(text.map(str::to_owned))
+            }
+            Engine::Postgres(row) => row.try_get(column).map_err(|source| DbError::column(column, source)),
+        }
     }
 
     /// BIGINT that is never NULL.
     pub fn int(&self, column: usize) -> Result<i64, DbError> {
-        self.value(column)?.as_i64().map_err(|source| DbError::column(column, source))
+        match self.row {
+            Engine::Sqlite(row) => row.get_ref(column)?.as_i64().map_err(|source| DbError::column(column, source)),
+            Engine::Postgres(row) => {
+                row.try_get(column).map(|Whole(number)| number).map_err(|source| DbError::column(column, source))
+            }
+        }
     }
 
     /// BIGINT or NULL.
     pub fn maybe_int(&self, column: usize) -> Result<Option<i64>, DbError> {
-        self.value(column)?.as_i64_or_null().map_err(|source| DbError::column(column, source))
+        match self.row {
+            Engine::Sqlite(row) => {
+                row.get_ref(column)?.as_i64_or_null().map_err(|source| DbError::column(column, source))
+            }
+            Engine::Postgres(row) => {
+                let whole: Option<Whole> = row.try_get(column).map_err(|source| DbError::column(column, source))?;
+                Ok(whole.map(|Whole(number)| number))
+            }
+        }
     }
 
     /// BIGINT used as a flag.
@@ -88,10 +121,9 @@ impl Row<'_> {
 
     /// BYTEA that is never NULL, without a copy.
     pub fn blob(&self, column: usize) -> Result<&[u8], DbError> {
-        self.value(column)?.as_blob().map_err(|source| DbError::column(column, source))
-    }
-
-    fn value(&self, column: usize) -> Result<rusqlite::types::ValueRef<'_>, DbError> {
-        self.row.get_ref(column).map_err(DbError::from)
+        match self.row {
+            Engine::Sqlite(row) => row.get_ref(column)?.as_blob().map_err(|source| DbError::column(column, source)),
+            Engine::Postgres(row) => row.try_get(column).map_err(|source| DbError::column(column, source)),
+        }
     }
 }

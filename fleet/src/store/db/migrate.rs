@@ -26,14 +26,14 @@ pub(super) fn bring_up_to_date(
     let done = connection.migrations_done().map_err(|source| OpenError::of_file(path, source))?;
     let known = migrations.last().map_or(0, |newest| newest.number);
     if done > known {
-        return Err(OpenError::Newer { path: path.into(), found: done, known });
+        return Err(OpenError::Newer { place: path.display().to_string(), found: done, known });
     }
     for Migration { number, name, sql } in migrations.iter().filter(|migration| migration.number > done) {
         connection.migrate(*number, name, sql).map_err(|source| OpenError::Migration {
-            path: path.into(),
+            place: path.display().to_string(),
             number: *number,
             name,
-            source,
+            source: source.into(),
         })?;
     }
     Ok(())

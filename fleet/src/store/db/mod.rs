@@ -1,23 +1,27 @@
-//! `Db`: one SQL text, run by one engine. Today SQLite; the engine's own types never leave this folder.
+//! `Db`: one SQL text, run by SQLite or PostgreSQL; the engines' own types never leave this folder.
 //!
 //! Owns connections, transactions, prepared statements and the count of what was run. Reads run on a small pool of
 //! connections, each in its own snapshot. Writes go through one thread, which puts everything that waits into one
 //! commit (each write in its own savepoint, so that one refused write does not undo its neighbours): an
 //! acknowledgement is sent only after that commit. Knows nothing of organizations or machines.
 //!
-//! `synchronous = NORMAL` in WAL mode: an acknowledged write survives the death of the process at any moment
+//! On SQLite, `synchronous = NORMAL` in WAL mode: an acknowledged write survives the death of the process at any moment
 //! (`kill -9`), because the operating system already has it; a power cut may lose the last second or so, but never
 //! damages the file. `Durability::PowerCut` buys that second at the price of one fsync per commit.
 
 mod arg;
+mod engine;
 mod error;
 mod migrate;
+mod postgres;
 mod sqlite;
 mod writer;
 
 pub use arg::{Arg, Row};
+pub use engine::Place;
 pub use error::{DbError, OpenError};
 pub use migrate::Migration;
+pub use postgres::{Address, AddressError, TlsSetupError};
 
 use std::{
     path::Path,
@@ -27,15 +31,21 @@ use std::{
     },
 };
 
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::{Semaphore, mpsc, oneshot},
+};
 
-use sqlite::Connection;
+use engine::Connection;
+use postgres::{Purpose, Server};
 use writer::{Job, Submitted};
 
 /// Connections for point reads: more than cores buys nothing, and each may cache 1 MiB of pages.
 const READERS: usize = 4;
 /// Connections for lists and pages, apart: four long ones at once must not hold up every heartbeat.
 const SCANNERS: usize = 4;
+/// The same on PostgreSQL, where a reader waits for the network more than it works. Opened when they are needed.
+const REMOTE_READERS: usize = 8;
 /// Writes that may wait for the writer thread before callers wait themselves; at 20 µs each, a queue of 20 ms.
 const WRITE_QUEUE: usize = 1024;
 
@@ -89,6 +99,8 @@ struct Inner {
     scanners: Pool,
     writes: mpsc::Sender<Submitted>,
     counters: Arc<Counters>,
+    /// A read waits for another process, not only for this one's memory.
+    remote: bool,
 }
 
 /// Connections nobody uses at the moment.
@@ -104,25 +116,45 @@ pub struct Tx<'c> {
 }
 
 impl Db {
-    /// Opens the file (creating it with mode 0600), applies the migrations it lacks, starts the writer.
-    pub fn open(path: &Path, migrations: &[Migration], durability: Durability) -> Result<Self, OpenError> {
-        let counters = Arc::new(Counters::default());
-        let mut first = Connection::open(path, durability)?;
-        migrate::bring_up_to_date(&mut first, path, migrations)?;
-        let (readers, scanners) = (Pool::open(path, READERS)?, Pool::open(path, SCANNERS)?);
-        let (writes, queue) = mpsc::channel(WRITE_QUEUE);
-        writer::start(first, queue, counters.clone()).map_err(OpenError::Thread)?;
-        Ok(Self { inner: Arc::new(Inner { readers, scanners, writes, counters }) })
+    /// Opens a database, applies the migrations it lacks, starts the writer. A file is created with mode 0600.
+    pub fn open(place: &Place, migrations: &[Migration], durability: Durability) -> Result<Self, OpenError> {
+        match place {
+            Place::File(path) => Self::open_file(path, migrations, durability),
+            Place::Schema(address, schema) => {
+                let server = Server::new(address, schema, durability)?;
+                let first = postgres::Connection::open_first(server.clone())?;
+                first.bring_up_to_date(migrations)?;
+                let pool = |size| Pool::of((0..size).map(|_| postgres::Connection::new(server.clone(), Purpose::Read)));
+                Self::over(Connection::Postgres(first), pool(REMOTE_READERS), pool(SCANNERS))
+            }
+        }
     }
 
-    /// Reads a few rows by key, on this very thread: a point read costs less than handing it to another one.
+    fn open_file(path: &Path, migrations: &[Migration], durability: Durability) -> Result<Self, OpenError> {
+        let mut first = sqlite::Connection::open(path, durability)?;
+        migrate::bring_up_to_date(&mut first, path, migrations)?;
+        Self::over(Connection::Sqlite(first), Pool::of_file(path, READERS)?, Pool::of_file(path, SCANNERS)?)
+    }
+
+    fn over(writer: Connection, readers: Pool, scanners: Pool) -> Result<Self, OpenError> {
+        let counters = Arc::new(Counters::default());
+        let remote = matches!(writer, Connection::Postgres(_));
+        let (writes, queue) = mpsc::channel(WRITE_QUEUE);
+        writer::start(writer, queue, counters.clone()).map_err(OpenError::Thread)?;
+        Ok(Self { inner: Arc::new(Inner { readers, scanners, writes, counters, remote }) })
+    }
+
+    /// Reads a few rows by key, on this very thread: a point read costs less than handing it to another one. Where the
+    /// answer comes from another process, other tasks of this thread are given to another one meanwhile.
     pub async fn read<T, E, F>(&self, work: F) -> Result<T, E>
     where
         F: FnOnce(&Tx<'_>) -> Result<T, E>,
         E: From<DbError>,
     {
         let _permit = self.inner.readers.free.acquire().await.map_err(|_| DbError::Closed)?;
-        self.inner.readers.snapshot(&self.inner.counters, work)
+        let read = || self.inner.readers.snapshot(&self.inner.counters, work);
+        let may_wait = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
+        if self.inner.remote && may_wait { tokio::task::block_in_place(read) } else { read() }
     }
 
     /// Reads lists and pages: on a thread that may be kept busy, so that short calls do not wait behind it.
@@ -162,9 +194,14 @@ impl Db {
 }
 
 impl Pool {
-    fn open(path: &Path, size: usize) -> Result<Self, OpenError> {
-        let idle = (0..size).map(|_| Connection::open_reader(path)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { idle: Mutex::new(idle), free: Arc::new(Semaphore::new(size)) })
+    fn of_file(path: &Path, size: usize) -> Result<Self, OpenError> {
+        let idle = (0..size).map(|_| Connection::reader_of_file(path)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { free: Arc::new(Semaphore::new(idle.len())), idle: Mutex::new(idle) })
+    }
+
+    fn of(connections: impl Iterator<Item = postgres::Connection>) -> Self {
+        let idle: Vec<_> = connections.map(Connection::Postgres).collect();
+        Self { free: Arc::new(Semaphore::new(idle.len())), idle: Mutex::new(idle) }
     }
 
     /// One consistent view for all statements of `work`. The caller holds one of the `free` permits.
@@ -235,3 +272,9 @@ impl Tx<'_> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+#[path = "tests.rs"]
+#[allow(clippy::duplicate_mod, reason = "the same promises, on the other engine")]
+mod tests_on_postgres;
+#[cfg(test)]
+mod tests_sqlite;

@@ -51,7 +51,7 @@ impl Connection {
             .append(true)
             .mode(0o600)
             .open(path)
-            .map_err(|source| OpenError::Create { path: path.into(), source })?;
+            .map_err(|source| OpenError::Create { place: path.display().to_string(), source })?;
         let raw = rusqlite::Connection::open(path).map_err(file)?;
         let connection = Self::with_pragmas(raw).map_err(file)?;
         let synchronous = if durability == Durability::PowerCut { "FULL" } else { "NORMAL" };
@@ -97,7 +97,7 @@ impl Connection {
         while found.len() < limit
             && let Some(next) = rows.next()?
         {
-            found.push(row(&Row { row: next })?);
+            found.push(row(&Row::of_sqlite(next))?);
         }
         Ok(found)
     }
@@ -107,7 +107,7 @@ impl Connection {
     }
 
     /// Statements of the driver itself: not counted, no parameters.
-    pub(super) fn control(&self, sql: &'static str) -> Result<(), DbError> {
+    fn control(&self, sql: &'static str) -> Result<(), DbError> {
         self.raw.prepare_cached(sql)?.execute([])?;
         Ok(())
     }
@@ -121,8 +121,37 @@ impl Connection {
         let _ = self.control("COMMIT");
     }
 
+    pub(super) fn begin_write(&self) -> Result<(), DbError> {
+        self.control("BEGIN IMMEDIATE")
+    }
+
+    pub(super) fn commit(&self) -> Result<(), DbError> {
+        self.control("COMMIT")
+    }
+
+    pub(super) fn rollback(&self) -> Result<(), DbError> {
+        self.control("ROLLBACK")
+    }
+
+    pub(super) fn savepoint(&self) -> Result<(), DbError> {
+        self.control("SAVEPOINT job")
+    }
+
+    pub(super) fn rollback_to(&self) -> Result<(), DbError> {
+        self.control("ROLLBACK TO job")
+    }
+
+    pub(super) fn release(&self) -> Result<(), DbError> {
+        self.control("RELEASE job")
+    }
+
     pub(super) fn is_in_transaction(&self) -> bool {
         !self.raw.is_autocommit()
+    }
+
+    /// Never: here a refused statement undoes itself only.
+    pub(super) fn is_spoilt(&self) -> bool {
+        false
     }
 
     fn prepared(&self, sql: &'static str) -> Result<rusqlite::CachedStatement<'_>, DbError> {

@@ -12,7 +12,7 @@ use std::{
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Counters, DbError, Tx, sqlite::Connection};
+use super::{Counters, DbError, Tx, engine::Connection};
 
 /// Writes that share a commit: enough to make the commit's own cost vanish, few enough that nobody waits long.
 const WRITES_PER_COMMIT: usize = 64;
@@ -23,6 +23,8 @@ pub(super) type Submitted = Box<dyn Write>;
 pub(super) trait Write: Send {
     /// Whether its changes are to be kept.
     fn run(&mut self, tx: &Tx<'_>) -> bool;
+    /// Its changes are not kept although it said so.
+    fn refuse(&mut self, why: DbError);
     fn answer(self: Box<Self>, committed: Result<(), DbError>);
 }
 
@@ -50,6 +52,10 @@ where
         let keep = outcome.is_ok();
         self.outcome = Some(outcome);
         keep
+    }
+
+    fn refuse(&mut self, why: DbError) {
+        self.outcome = Some(Err(why.into()));
     }
 
     fn answer(self: Box<Self>, committed: Result<(), DbError>) {
@@ -87,11 +93,11 @@ pub(super) fn start(
 }
 
 fn commit(connection: &Connection, counters: &Counters, batch: &mut [Submitted]) -> Result<(), DbError> {
-    connection.control("BEGIN IMMEDIATE")?;
+    connection.begin_write()?;
     let outcome = run_all(connection, counters, batch);
     if outcome.is_err() && connection.is_in_transaction() {
-        // Some failures (a full disk) end the transaction by themselves.
-        let _ = connection.control("ROLLBACK");
+        // Some failures (a full disk, a lost connection) end the transaction by themselves.
+        let _ = connection.rollback();
     }
     outcome
 }
@@ -100,29 +106,37 @@ fn run_all(connection: &Connection, counters: &Counters, batch: &mut [Submitted]
     let alone = batch.len() == 1;
     let mut kept = false;
     for job in batch {
-        let tx = Tx { connection, counters };
         if alone {
-            kept = job.run(&tx);
+            kept = run_one(connection, counters, job);
             break;
         }
-        connection.control("SAVEPOINT job")?;
-        if job.run(&tx) {
+        connection.savepoint()?;
+        if run_one(connection, counters, job) {
             kept = true;
         } else if connection.is_in_transaction() {
-            connection.control("ROLLBACK TO job")?;
+            connection.rollback_to()?;
         } else {
             // The engine gave up the whole transaction, and with it the neighbours' writes: they must not hear yes.
-            return Err(DbError::Full);
+            return Err(connection.why_given_up());
         }
-        connection.control("RELEASE job")?;
+        connection.release()?;
     }
     if !kept {
         if connection.is_in_transaction() {
-            connection.control("ROLLBACK")?;
+            connection.rollback()?;
         }
         return Ok(());
     }
-    connection.control("COMMIT")?;
+    connection.commit()?;
     counters.commits.fetch_add(1, Relaxed);
     Ok(())
+}
+
+fn run_one(connection: &Connection, counters: &Counters, job: &mut Submitted) -> bool {
+    let keep = job.run(&Tx { connection, counters });
+    if keep && connection.is_spoilt() {
+        job.refuse(DbError::went_on());
+        return false;
+    }
+    keep
 }

@@ -1,0 +1,72 @@
+//! What only SQLite has: a file, its mode, its size, its statement cache.
+
+use super::*;
+
+const TABLES: &[Migration] = &[
+    Migration { number: 1, name: "things", sql: "CREATE TABLE things (id TEXT PRIMARY KEY, n BIGINT NOT NULL)" },
+    Migration { number: 2, name: "notes", sql: "CREATE TABLE notes (thing TEXT NOT NULL REFERENCES things(id))" },
+];
+
+fn open(folder: &tempfile::TempDir) -> Db {
+    Db::open(&Place::File(folder.path().join("t.db")), TABLES, Durability::ProcessDeath).unwrap()
+}
+
+fn insert(tx: &Tx<'_>, id: &str, n: i64) -> Result<(), DbError> {
+    tx.run("INSERT INTO things (n, id) VALUES ($2, $1)", &[id.into(), n.into()]).map(|_| ())
+}
+
+#[tokio::test]
+async fn a_statement_is_compiled_once_whatever_its_parameters_are() {
+    const JOINED: &str = "SELECT t.id FROM things t JOIN notes o ON o.thing = t.id WHERE t.id = $1 ORDER BY t.n";
+    let folder = tempfile::tempdir().unwrap();
+    let db = open(&folder);
+    let again = db.read::<_, DbError, _>(|tx| {
+        for id in ["a", "b", "c"] {
+            tx.all(JOINED, &[id.into()], |row| row.text(0))?;
+        }
+        match tx.connection {
+            Connection::Sqlite(connection) => connection.compiled_again(JOINED),
+            Connection::Postgres(_) => Err(DbError::Closed),
+        }
+    });
+    assert_eq!(again.await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_full_disk_is_said_and_survived() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.db");
+    let mut first = sqlite::Connection::open(&path, Durability::ProcessDeath).unwrap();
+    migrate::bring_up_to_date(&mut first, &path, TABLES).unwrap();
+    first.freeze_size().unwrap();
+    let pool = || Pool::of_file(&path, 1).unwrap();
+    let db = Db::over(Connection::Sqlite(first), pool(), pool()).unwrap();
+    let long = "x".repeat(100_000);
+    let full = db.write(move |tx| insert(tx, &long, 1)).await;
+    assert!(matches!(full, Err(DbError::Full)), "{full:?}");
+    db.write(|tx| insert(tx, "small", 1)).await.unwrap();
+    let count = |tx: &Tx<'_>| tx.first("SELECT COUNT(*) FROM things", &[], |row| row.int(0));
+    assert_eq!(db.read::<_, DbError, _>(count).await.unwrap(), Some(1));
+}
+
+#[tokio::test]
+async fn a_foreign_file_is_refused_with_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let foreign = folder.path().join("letter.txt");
+    std::fs::write(&foreign, "Dear Sir or Madam, ".repeat(100)).unwrap();
+    let foreign = Db::open(&Place::File(foreign), TABLES, Durability::ProcessDeath).err().unwrap();
+    assert!(matches!(foreign, OpenError::Foreign { .. }), "{foreign}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn nobody_else_can_read_the_files() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let db = open(&folder);
+    db.write(|tx| insert(tx, "a", 1)).await.unwrap();
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let entry = entry.unwrap();
+        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o077, 0, "{:?}", entry.path());
+    }
+}

@@ -1,0 +1,22 @@
+//! Every test of the server in the files beside this one, once more, on PostgreSQL.
+
+#![allow(clippy::duplicate_mod, reason = "each of these files has its own copy of the world")]
+
+#[path = "deleting.rs"]
+mod deleting;
+#[path = "devices.rs"]
+mod devices;
+#[path = "on_postgres/loss.rs"]
+mod loss;
+#[path = "main_job.rs"]
+mod main_job;
+#[path = "people.rs"]
+mod people;
+#[path = "port.rs"]
+mod port;
+#[path = "program.rs"]
+mod program;
+#[path = "reach.rs"]
+mod reach;
+#[path = "unauthorized.rs"]
+mod unauthorized;

@@ -1,0 +1,103 @@
+//! The database dies under load and comes back: the server says UNAVAILABLE meanwhile, and goes on by itself.
+
+#[path = "../world/mod.rs"]
+mod world;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
+
+use api::pb::platform::app::v1::*;
+use fleet::{store::Address, wiring};
+use tonic::Code;
+
+use world::{PATIENCE, World};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_acknowledged_write_is_lost_and_every_refusal_is_unavailable() {
+    if test_postgres::database_or_skip("the database dies under load").is_none() {
+        return;
+    }
+    let database = Arc::new(test_postgres::Server::start(&test_postgres::Options::default()).unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let options = wiring::Options {
+        folder: folder.path().join("data"),
+        database: Some(Address::parse(&database.database()).unwrap()),
+        ..Default::default()
+    };
+    let world = World { folder, server: wiring::start(options).await.unwrap() };
+    let owner = world.owner("Acme").await;
+
+    let ended = Arc::new(AtomicBool::new(false));
+    let (tell, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    for writer in 0..8 {
+        let (client, tell, ended) = (owner.client.clone(), tell.clone(), ended.clone());
+        let organization_id = owner.organization.clone();
+        tokio::spawn(async move {
+            for n in 0.. {
+                let name = format!("{writer}-{n}");
+                let organization_id = organization_id.clone();
+                let request = CreateLocationRequest { organization_id, name: name.clone(), parent_location_id: None };
+                let outcome = client.app::<_, CreateLocationResponse>("CreateLocation", request).await;
+                let refused = outcome.is_err();
+                let _ = tell.send((name, outcome.map(drop)));
+                if ended.load(SeqCst) {
+                    return;
+                }
+                if refused {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            }
+        });
+    }
+    drop(tell);
+    let mut acknowledged = Vec::new();
+    let mut refused = 0;
+    let mut note = |(name, outcome): (String, Result<(), tonic::Status>)| match outcome {
+        Ok(()) => acknowledged.push(name),
+        Err(status) => {
+            assert_eq!(status.code(), Code::Unavailable, "{status:?}");
+            refused += 1;
+        }
+    };
+    for _ in 0..50 {
+        note(heard.recv().await.unwrap());
+    }
+    let order = |what: fn(&test_postgres::Server)| {
+        let database = database.clone();
+        tokio::task::spawn_blocking(move || what(&database))
+    };
+    order(test_postgres::Server::crash).await.unwrap();
+    // Dead: whoever asks hears so at once, and the server itself answers.
+    let list = || ListLocationsRequest { organization_id: owner.organization.clone() };
+    let begin = Instant::now();
+    let asked = owner.client.app::<_, ListLocationsResponse>("ListLocations", list()).await;
+    assert_eq!(asked.unwrap_err().code(), Code::Unavailable);
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    order(test_postgres::Server::start_again).await.unwrap();
+    let begin = Instant::now();
+    while owner.client.app::<_, ListLocationsResponse>("ListLocations", list()).await.is_err() {
+        assert!(begin.elapsed() < PATIENCE, "never reached again");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    println!("reached again after {:?}", begin.elapsed());
+    // Writes go on too.
+    while let Some(next) = heard.recv().await {
+        let good = next.1.is_ok();
+        note(next);
+        if good && begin.elapsed() > Duration::from_millis(500) {
+            ended.store(true, SeqCst);
+        }
+    }
+    assert!(refused > 0, "the load met the outage");
+    let listed: ListLocationsResponse = owner.client.app("ListLocations", list()).await.unwrap();
+    let there: std::collections::HashSet<String> = listed.locations.into_iter().map(|one| one.name).collect();
+    for name in &acknowledged {
+        assert!(there.contains(name), "{name} was acknowledged and is gone");
+    }
+    world.end().await;
+}
