@@ -45,7 +45,7 @@ pub const USER: &str = "fleet";
 
 /// $1: programs, $2: folder, $3: options of the server. Says each word it was told when that is done.
 const WATCHER: &str = r#"
-trap '' INT TERM HUP
+trap '' INT TERM HUP PIPE
 ctl() { "$1/pg_ctl" -s -w -t 60 -D "$2/data" -l "$2/log" "$4" $5 ${6:+-o "$3"} >>"$2/log" 2>&1; }
 ctl "$1" "$2" "$3" start "" options && echo start || { cat "$2/log" >&2; echo failed; }
 while read -r word; do
