@@ -243,6 +243,12 @@ fn usual_root(credentials: &Path, tried: bool) -> PathBuf {
 /// What the service manager says to the launcher after the service has ended: the machine server is to end too.
 pub const END_SERVER: &str = "end-server";
 
+/// What the service manager says before a start to the launcher that was installed before the present one: to take its
+/// place if that one does not work.
+pub const RESTORE: &str = "restore";
+/// What follows the launcher's name in that one's.
+pub const PREVIOUS: &str = ".previous";
+
 /// Whether an environment variable says yes: anything but empty, `0`, `false`, `no` and `off`.
 fn truthy(value: &OsString) -> bool {
     !matches!(value.to_string_lossy().trim().to_ascii_lowercase().as_str(), "" | "0" | "false" | "no" | "off")

@@ -7,8 +7,13 @@ use std::{
     fs::{File, OpenOptions, TryLockError},
     io::{self, Read as _, Seek as _, Write as _},
     path::Path,
+    thread,
+    time::Duration,
 };
 
+/// How often one that is held is tried again, and with what pause.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of the owner's name that are read back.
 const OWNER_BYTES_MAX: u64 = 64;
 
@@ -37,6 +42,18 @@ pub enum LockError {
         /// What the system answered.
         source: io::Error,
     },
+}
+
+/// Takes the root folder, and waits two seconds for one that holds it for a moment only: children of an agent that was
+/// killed do, between their fork and their exec, and so does whoever ends its machine server.
+pub fn take_soon(root: &Path) -> Result<Lock, LockError> {
+    for _ in 1..TRIES {
+        match take(root) {
+            Err(LockError::Held { .. }) => thread::sleep(PAUSE),
+            taken => return taken,
+        }
+    }
+    take(root)
 }
 
 /// Takes the root folder for this process.

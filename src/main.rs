@@ -28,6 +28,7 @@ use api::{
 use board_portable::{PortableFetch, PortableFiles};
 use platform_agent::{
     args::{self, Options, Request},
+    end_server,
     hand_over::{Launched, VARIABLES},
     install::{self, InstallError},
     launcher::{self, Mark, disk::SystemDisk},
@@ -38,6 +39,8 @@ use platform_agent::{
 };
 use smol::{LocalExecutor, future::FutureExt as _};
 
+/// What the note says that this is.
+const PROGRAM: &str = brand::AGENT;
 /// The agent could not start or had to end.
 const FAILED: u8 = 1;
 /// The command line was not understood.
@@ -53,7 +56,12 @@ const POOL_THREADS_MAX: &str = "8";
 
 fn main() -> ExitCode {
     let launched = own_environment();
-    let options = match args::parse(env::args_os().skip(1), |name| env::var_os(name), platform::ordinary_user()) {
+    let request = args::parse(env::args_os().skip(1), |name| env::var_os(name), platform::ordinary_user());
+    if !matches!(request, Ok(Request::Run(_))) {
+        // The launcher's limit is one for agents.
+        let _ = platform::set_deadline(Duration::ZERO);
+    }
+    let options = match request {
         Ok(Request::Run(options)) => options.absolute(),
         Ok(Request::Status(options)) => return status::run(&options),
         Ok(Request::Install(wish)) => {
@@ -83,13 +91,14 @@ fn main() -> ExitCode {
     }
     let (writer, reader) = wiring::log_ring();
     logger::start(writer.clone(), options.debug);
-    let _lock = match lock::take(&options.root) {
+    let _lock = match lock::take_soon(&options.root) {
         Ok(lock) => lock,
         Err(error) => {
             log::error!("{error}");
             return ExitCode::from(if matches!(error, LockError::Held { .. }) { HELD } else { FAILED });
         }
     };
+    end_server::forget_stopping(&options.root);
     log::info!("{} {} starts in {}", brand::AGENT, note::version(), options.root.display());
     if let Some(note) = launched.as_ref().and_then(|launched| launched.note.as_ref()) {
         log::warn!("{}: {note}", brand::LAUNCHER);
@@ -220,6 +229,10 @@ async fn run(
         executor,
     );
     service.ready("running");
+    // From here on the watchdog's is the only limit.
+    if let Err(error) = platform::set_deadline(Duration::ZERO) {
+        log::error!("the launcher's limit for a start cannot be taken away: {error}");
+    }
 
     let ended = async {
         loop {
@@ -267,6 +280,9 @@ async fn run(
         }
         End::Asked => {
             service.stopping();
+            if let Err(error) = end_server::say_stopping(&options.root) {
+                log::warn!("if this agent is killed now, the machine server stays: {error}: {}", error.source);
+            }
             log::info!("asked to stop");
             agent.stop().await;
             mark(&options.root, launched.as_ref(), Mark::Stopped);

@@ -1,11 +1,11 @@
-//! What this executable says about itself: the note that an agent looks for before it makes way for another one.
+//! What this executable says about itself: the note that an agent looks for before it makes way for another one, and an
+//! installation before it replaces the launcher. Part of both programs, each of which says which one it is (`PROGRAM`).
 //!
 //! The version that is shown everywhere is read from it, so that the two can never differ.
 
 use std::hint::black_box;
 
 use actors::update::note::{FIELD_BYTES, KIND, OWNER, padded, text};
-use api::brand;
 
 #[repr(C, align(4))]
 struct Note {
@@ -26,7 +26,7 @@ static NOTE: Note = Note {
     text_bytes: 2 * FIELD_BYTES as u32,
     kind: KIND,
     owner: OWNER,
-    program: padded(brand::AGENT),
+    program: padded(crate::PROGRAM),
     version: padded(env!("CARGO_PKG_VERSION")),
 };
 

@@ -60,6 +60,8 @@ pub fn boot() -> crate::launcher::Boot {
 }
 
 #[cfg(target_os = "linux")]
-pub use board_linux::process::become_program;
+pub use board_linux::deadline::set as set_deadline;
+#[cfg(target_os = "linux")]
+pub use board_linux::process::{become_program, kernel::trouble as kernel_trouble};
 #[cfg(target_os = "linux")]
 pub use board_linux::signals::{Asked, Source, ignore_reload, signals};

@@ -7,10 +7,14 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::string_slice, clippy::unreachable))]
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unwrap_used))]
 
+#[path = "../note.rs"]
+mod note;
+
 use std::{
     env,
     ffi::{OsStr, OsString},
     fmt::Display,
+    fs,
     io::{self, ErrorKind, Write as _},
     path::{Path, PathBuf},
     process::{Command, ExitCode},
@@ -23,19 +27,23 @@ use api::brand;
 use platform_agent::{
     args, end_server,
     hand_over::VARIABLES,
-    launcher::{Choice, Run, SAFE, disk::SystemDisk},
+    launcher::{
+        Choice, Run, SAFE,
+        answer::{self, Answer},
+        disk::SystemDisk,
+        start_limit, start_limit_variable,
+    },
     lock::{self, Lock, LockError},
     logger, platform,
 };
 
+/// What the note says that this is.
+const PROGRAM: &str = brand::LAUNCHER;
 /// There is no version that can be started (EX_UNAVAILABLE of sysexits).
 const NOTHING_THERE: u8 = 69;
 /// Another agent has this root folder: try again later (EX_TEMPFAIL of sysexits).
 const HELD: u8 = 75;
 
-/// Children of an agent that was killed hold its lock for the moment between their fork and their exec.
-const LOCK_TRIES: u32 = 20;
-const LOCK_PAUSE: Duration = Duration::from_millis(100);
 /// Before an end after which a service manager starts us again at once.
 const END_PAUSE: Duration = Duration::from_secs(10);
 /// Before a start that could not be counted: nothing else slows down one that is repeated for ever.
@@ -50,7 +58,10 @@ fn main() -> ExitCode {
     let arguments: Vec<OsString> = arguments.collect();
     let is_agent = Path::new(&own_name).file_name() == Some(OsStr::new(brand::AGENT));
     if !is_agent && arguments.first().is_some_and(|first| first == "--version") {
-        return said(&format!("{} {}", brand::LAUNCHER, env!("CARGO_PKG_VERSION")));
+        return said(&format!("{} {}", brand::LAUNCHER, note::version()));
+    }
+    if arguments.first().is_some_and(|first| first == args::RESTORE) {
+        return restore(&own_name);
     }
     if arguments.first().is_some_and(|first| first == args::END_SERVER) {
         return end_server(&arguments);
@@ -72,6 +83,7 @@ fn main() -> ExitCode {
         Err(code) => return code,
     };
     let launcher = own_path(&own_name);
+    let limit = start_limit(env::var_os(start_limit_variable()).as_deref());
     loop {
         let choice = match run.choose() {
             Ok(choice) => choice,
@@ -95,7 +107,12 @@ fn main() -> ExitCode {
         let starts = choice.starts.starts;
         let safe = if choice.safe { " with --safe" } else { "" };
         tell.info(format_args!("starts slot {}{safe}, start {starts} in a row", choice.slot.name()));
+        if let Err(error) = platform::set_deadline(limit) {
+            tell.warning(format_args!("a version that hangs before it is ready would not be ended: {error}"));
+        }
         let error = become_agent(&program, &arguments, &choice, launcher.as_deref());
+        // Pauses are not the version's.
+        let _ = platform::set_deadline(Duration::ZERO);
         tell.error(format_args!("{} cannot be executed: {error}", program.display()));
         run.failed(choice.slot, error.to_string());
     }
@@ -111,6 +128,31 @@ fn end_server(arguments: &[OsString]) -> ExitCode {
             ExitCode::from(HELD)
         }
     }
+}
+
+/// As the launcher that was installed before: takes the place of its successor if that does not work. Without it, a file
+/// that the disk has spoilt would be the end of the only way to an agent.
+fn restore(own_name: &OsStr) -> ExitCode {
+    let tell = Tell { journal: logger::is_journal() };
+    let Some(own) = own_path(own_name) else { return ExitCode::FAILURE };
+    let name = own.file_name().and_then(OsStr::to_str).and_then(|name| name.strip_suffix(args::PREVIOUS));
+    let Some(successor) = name.map(|name| own.with_file_name(name)) else {
+        tell.error(format_args!("`{}` is for the launcher that is kept as NAME{}", args::RESTORE, args::PREVIOUS));
+        return ExitCode::FAILURE;
+    };
+    let Answer::Broken(why) = answer::ask(&successor) else { return ExitCode::SUCCESS };
+    let put = SystemDisk.copy_program(&own, &successor).or_else(|_| {
+        // No room for a copy: then there is only one of it.
+        fs::rename(&own, &successor)
+    });
+    match put {
+        Ok(()) => tell.error(format_args!("{}: {why}. The one before takes its place", successor.display())),
+        Err(error) => {
+            tell.error(format_args!("{}: {why}; the one before cannot take its place: {error}", successor.display()));
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
 }
 
 /// Executes the version; comes back only if that fails.
@@ -168,22 +210,17 @@ fn bare(program: &Path) -> Command {
 
 /// Takes the root folder until a version takes it. Only another agent is a reason not to go on.
 fn take(root: &Path, tell: &Tell) -> Result<Option<Lock>, ExitCode> {
-    let mut tries = 1;
-    loop {
-        match lock::take(root) {
-            Ok(lock) => return Ok(Some(lock)),
-            Err(LockError::Held { .. }) if tries < LOCK_TRIES => thread::sleep(LOCK_PAUSE),
-            Err(error @ LockError::Held { .. }) => {
-                tell.error(error);
-                pause_before_end(tell);
-                return Err(ExitCode::from(HELD));
-            }
-            Err(error) => {
-                tell.warning(error);
-                return Ok(None);
-            }
+    match lock::take_soon(root) {
+        Ok(lock) => Ok(Some(lock)),
+        Err(error @ LockError::Held { .. }) => {
+            tell.error(error);
+            pause_before_end(tell);
+            Err(ExitCode::from(HELD))
         }
-        tries += 1;
+        Err(error) => {
+            tell.warning(error);
+            Ok(None)
+        }
     }
 }
 

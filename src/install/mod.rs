@@ -4,6 +4,7 @@
 //! machine with something to start at every moment, and doing it again changes nothing. Never touches the identity of
 //! the machine unless it is told to, and no file that it did not place.
 
+mod launcher;
 mod place;
 mod plan;
 mod remove;
@@ -13,6 +14,7 @@ pub mod unit;
 use std::{
     fs,
     io::{self, Write},
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -25,7 +27,10 @@ use board::files::{Access, FileError, Files as _};
 use board_portable::PortableFiles;
 use semver::Version;
 
-use crate::lock::{self, LockError};
+use crate::{
+    lock::{self, LockError},
+    platform,
+};
 use plan::Plan;
 pub use remove::{Uninstall, uninstall};
 
@@ -76,6 +81,20 @@ pub enum InstallError {
     /// An agent that is no service has the root folder.
     #[error(transparent)]
     Lock(#[from] LockError),
+    /// What is given as launcher is none, or none for this machine.
+    #[error("{} cannot be the launcher, {why}: give the one of this version for this machine", path.display())]
+    NotLauncher {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The slots are not as they were when the copy was begun.
+    #[error("another version was installed meanwhile, by the agent itself or by somebody else: try again")]
+    Changed,
+    /// The kernel lacks what the agent needs.
+    #[error("{0}")]
+    Kernel(String),
     /// A path that no unit can name.
     #[error(transparent)]
     Path(#[from] unit::UnfitPath),
@@ -129,6 +148,11 @@ pub async fn install(
     if ordinary_user && image.is_none() {
         return Err(InstallError::NeedsRoot);
     }
+    if image.is_none()
+        && let Some(why) = platform::kernel_trouble()
+    {
+        return Err(InstallError::Kernel(why));
+    }
     let unit_text = unit::text(&options.root, &options.credentials, &options.defaults)?;
     let root = placed(image, &options.root);
     let layout = Layout::new(&root, brand::AGENT);
@@ -141,9 +165,7 @@ pub async fn install(
         let digest = PortableFiles.digest(&this).await?;
         Installed { version: version.to_owned(), sha256: digest.sha256, length: digest.len, pin: None }
     };
-    let mut record = stored(&layout)?;
-    record.slots.reconcile(lengths(&layout)?);
-    forget_what_is_not_there(&layout, &mut record).await;
+    let record = present(&layout).await?;
     let plan = plan::plan(&record, &content);
     if let Plan::Older { installed } = &plan
         && !options.force
@@ -153,32 +175,99 @@ pub async fn install(
 
     let service = service::Service::here(image.is_some());
     let slot = plan.slot(&record);
-    if slot.is_some() && service.is_active() {
-        say(out, &format!("stopped    {}, to put another version in place", unit::name()));
-        service.stop()?;
-    }
     make_folders(&root, out)?;
-    match slot {
-        Some(slot) => {
-            let _lock = lock::take(&root)?;
-            place::program(&this, &layout.executable(slot), Some(&content)).await?;
-            settle(&layout, record, slot, content)?;
-            say(out, &format!("copied     {}", layout.executable(slot).display()));
-            // Its file names a process that is no agent.
-            let _ = fs::remove_file(root.join("agent.lock"));
+    // Everything that needs room, or may turn out to be unfit, while the service still runs.
+    let program = match slot {
+        Some(slot) => Some(place::program(&this, &layout.executable(slot), Some(&content)).await?),
+        None => None,
+    };
+    let launchers = Launchers::prepare(launcher_from.as_deref(), &launcher, image.is_none()).await?;
+    let stopped = slot.is_some() && service.is_active();
+    let put = async {
+        if stopped {
+            say(out, &format!("stopped    {}, to put another version in place", unit::name()));
+            service.stop()?;
         }
-        // An agent may be running: nothing of its state is touched.
-        None => say(out, &format!("kept       version {} in its slot", content.version)),
+        match (slot, program) {
+            (Some(slot), Some(program)) => {
+                let _lock = lock::take_soon(&root)?;
+                // The agent may have updated itself while this was copied.
+                let record = present(&layout).await?;
+                if plan::plan(&record, &content) != plan || plan.slot(&record) != Some(slot) {
+                    return Err(InstallError::Changed);
+                }
+                program.put()?;
+                settle(&layout, record, slot, content)?;
+                say(out, &format!("copied     {}", layout.executable(slot).display()));
+                // Its file names a process that is no agent.
+                let _ = fs::remove_file(root.join("agent.lock"));
+            }
+            // An agent may be running: nothing of its state is touched.
+            _ => say(out, &format!("kept       version {} in its slot", content.version)),
+        }
+        launchers.put(&launcher, out)?;
+        put_names(options, &unit_text, out)
+    };
+    let put = put.await;
+    if put.is_err() && stopped {
+        // Better the version that was there than none.
+        say(out, &format!("started    {} again, as it was not done", unit::name()));
+        service.start()?;
+    }
+    let new_unit = put?;
+    service.settle(slot.is_some(), new_unit, out)?;
+    make_secret(&placed(image, &options.credentials), options, out)
+}
+
+/// The launcher that is to be put into its place, and the one that is kept for the day when it is broken.
+struct Launchers {
+    new: Option<place::Ready>,
+    previous: Option<place::Ready>,
+}
+
+impl Launchers {
+    /// Copies beside their places what has to be copied, and looks at it. `tries` says that it can be run here.
+    async fn prepare(from: Option<&Path>, installed: &Path, tries: bool) -> Result<Launchers, InstallError> {
+        let previous = launcher::previous(installed);
+        let keep = async |from: &Path| place::program(from, &previous, None).await.map(Some);
+        let check =
+            |file: &Path| launcher::look(file).and_then(|()| if tries { launcher::try_it(file) } else { Ok(()) });
+        let works = installed.is_file() && check(installed).is_ok();
+        let from = from.unwrap_or(installed);
+        launcher::look(from)?;
+        if works && place::same(from, installed).await {
+            let missing = !previous.is_file();
+            return Ok(Launchers { new: None, previous: if missing { keep(installed).await? } else { None } });
+        }
+        let new = place::program(from, installed, None).await?;
+        if tries {
+            launcher::try_it(new.path())?;
+        }
+        // What did not work is not kept over one that may.
+        let previous = match works {
+            true => keep(installed).await?,
+            false if previous.is_file() => None,
+            false => keep(from).await?,
+        };
+        Ok(Launchers { new: Some(new), previous })
     }
 
-    let new_launcher = match launcher_from {
-        Some(from) if !place::same(&from, &launcher).await => {
-            place::program(&from, &launcher, None).await?;
-            say(out, &format!("copied     {}", launcher.display()));
-            true
+    /// The one before first: at no moment is there none that works.
+    fn put(self, installed: &Path, out: &mut dyn Write) -> Result<(), InstallError> {
+        if let Some(previous) = self.previous {
+            previous.put()?;
         }
-        _ => false,
-    };
+        if let Some(new) = self.new {
+            new.put()?;
+            say(out, &format!("copied     {}", installed.display()));
+        }
+        Ok(())
+    }
+}
+
+/// The command, the unit, and what starts it at boot; says whether the unit is another one than before.
+fn put_names(options: &Install, unit_text: &str, out: &mut dyn Write) -> Result<bool, InstallError> {
+    let image = options.into.as_deref();
     let link = placed(image, &Path::new(COMMANDS).join(brand::AGENT));
     match place::link(&link, &options.root.join("bin").join(brand::LAUNCHER)) {
         Ok(true) => say(out, &format!("linked     {}", link.display())),
@@ -188,7 +277,7 @@ pub async fn install(
     }
     let units = placed(image, Path::new(UNITS));
     let unit_file = units.join(unit::name());
-    let new_unit = place::text(&unit_file, &unit_text)?;
+    let new_unit = place::text(&unit_file, unit_text)?;
     if new_unit {
         say(out, &format!("written    {}", unit_file.display()));
     }
@@ -197,15 +286,19 @@ pub async fn install(
     {
         say(out, "enabled    it starts at boot");
     }
-    service.settle(slot.is_some() || new_launcher || new_unit, out)?;
-    if !placed(image, &options.credentials).exists() {
-        say(
-            out,
-            &format!(
-                "next       put this machine's credentials at {}; the agent waits for them",
-                options.credentials.display()
-            ),
-        );
+    Ok(new_unit)
+}
+
+/// The identity is for nobody else's eyes.
+fn make_secret(credentials: &Path, options: &Install, out: &mut dyn Write) -> Result<(), InstallError> {
+    let Ok(found) = fs::metadata(credentials) else {
+        let place = options.credentials.display();
+        say(out, &format!("next       put this machine's credentials at {place}; the agent waits for them"));
+        return Ok(());
+    };
+    if found.permissions().mode() & 0o077 != 0 {
+        PortableFiles.set_access(credentials, Access::Private)?;
+        say(out, &format!("closed     {}, which others could read", credentials.display()));
     }
     Ok(())
 }
@@ -225,6 +318,14 @@ fn find_launcher(options: &Install, this: &Path, installed: &Path) -> Result<Opt
         None if installed.is_file() => Ok(None),
         None => Err(InstallError::NoLauncher(beside)),
     }
+}
+
+/// What the slots hold now.
+async fn present(layout: &Layout) -> Result<Record, InstallError> {
+    let mut record = stored(layout)?;
+    record.slots.reconcile(lengths(layout)?);
+    forget_what_is_not_there(layout, &mut record).await;
+    Ok(record)
 }
 
 /// What is stored about the slots. What cannot be read counts for nothing, as for the agent.
@@ -264,6 +365,9 @@ fn make_folders(root: &Path, out: &mut dyn Write) -> Result<(), InstallError> {
         if !folder.is_dir() {
             PortableFiles.make_folder(&folder, access)?;
             say(out, &format!("made       {}", folder.display()));
+        } else if access == Access::Private {
+            // Somebody else may have made it.
+            fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).map_err(failed("close", &folder))?;
         }
     }
     for slot in Slot::ALL {

@@ -19,27 +19,43 @@ const UNIT_BYTES_MAX: usize = 64 * 1024;
 /// Ending of a copy that is not whole yet.
 const NEIGHBOUR: &str = ".installing~";
 
-/// Copies an executable into its place. With `content`, the copy is read again and compared.
-pub(super) async fn program(from: &Path, to: &Path, content: Option<&Installed>) -> Result<(), InstallError> {
-    let neighbour = neighbour_of(to);
-    let copied = async {
-        PortableFiles.copy(from, &neighbour, PROGRAM_BYTES_MAX).await?;
-        PortableFiles.set_access(&neighbour, Access::Executable)?;
-        let copy = PortableFiles.digest(&neighbour).await?;
-        let expected = match content {
-            Some(content) => content.sha256,
-            None => PortableFiles.digest(from).await?.sha256,
-        };
-        if copy.sha256 != expected {
-            return Err(InstallError::Torn(neighbour.clone()));
-        }
-        Ok(PortableFiles.rename(&neighbour, to)?)
-    };
-    let copied = copied.await;
-    if copied.is_err() {
-        let _ = fs::remove_file(&neighbour);
+/// An executable that lies verified beside its place, and goes again unless it is put there.
+pub(super) struct Ready {
+    neighbour: PathBuf,
+    to: PathBuf,
+}
+
+impl Ready {
+    /// Where it lies.
+    pub(super) fn path(&self) -> &Path {
+        &self.neighbour
     }
-    copied
+
+    /// Puts it into its place: only a name changes, for which a full disk has room.
+    pub(super) fn put(self) -> Result<(), InstallError> {
+        Ok(PortableFiles.rename(&self.neighbour, &self.to)?)
+    }
+}
+
+impl Drop for Ready {
+    fn drop(&mut self) {
+        // Put into its place, it is no longer here.
+        let _ = fs::remove_file(&self.neighbour);
+    }
+}
+
+/// Copies an executable beside its place, and reads the copy again to compare it: with `content`, or with the original.
+pub(super) async fn program(from: &Path, to: &Path, content: Option<&Installed>) -> Result<Ready, InstallError> {
+    let ready = Ready { neighbour: neighbour_of(to), to: to.to_owned() };
+    let neighbour = &ready.neighbour;
+    PortableFiles.copy(from, neighbour, PROGRAM_BYTES_MAX).await?;
+    PortableFiles.set_access(neighbour, Access::Executable)?;
+    let copy = PortableFiles.digest(neighbour).await?;
+    let expected = match content {
+        Some(content) => content.sha256,
+        None => PortableFiles.digest(from).await?.sha256,
+    };
+    if copy.sha256 == expected { Ok(ready) } else { Err(InstallError::Torn(to.to_owned())) }
 }
 
 /// Whether both files hold the same.

@@ -9,7 +9,7 @@ use std::{
 use api::brand;
 
 use super::{COMMANDS, InstallError, UNITS, WANTED_BY, failed, place, placed, say, service::Service, unit};
-use crate::lock;
+use crate::{end_server, lock};
 
 /// What the agent has in its root folder (docs/on-disk.md). Other names there are other people's.
 const OURS: [&str; 7] = ["bin", "versions", "state", "download", "trust", "spool", "run"];
@@ -46,9 +46,17 @@ pub fn uninstall(options: &Uninstall, ordinary_user: bool, out: &mut dyn Write) 
     }
     if root.is_dir() {
         // Nothing is taken from under an agent that runs without a service.
-        let _lock = lock::take(&root)?;
-        let _ = fs::remove_file(root.join("agent.lock"));
+        drop(lock::take(&root)?);
     }
+    if image.is_none()
+        && root.is_dir()
+        // A service that failed, or that was killed, may have left it.
+        && let Some(sentence) = end_server::run_from_outside(&root, service == Service::Systemd)?
+    {
+        say(out, &format!("ended    {sentence}"));
+    }
+    let _lock = if root.is_dir() { Some(lock::take(&root)?) } else { None };
+    let _ = fs::remove_file(root.join("agent.lock"));
     if place::unlink(&units.join(WANTED_BY).join(unit::name()), &Path::new("..").join(unit::name()))? {
         removed(out, &units.join(WANTED_BY).join(unit::name()));
     }

@@ -58,8 +58,17 @@ impl Service {
         }
     }
 
-    /// Runs the service as it is now installed, and waits until it is ready.
-    pub(super) fn settle(self, changed: bool, out: &mut dyn Write) -> Result<(), InstallError> {
+    /// Starts it again after an installation that came to nothing; not waited for.
+    pub(super) fn start(self) -> Result<(), InstallError> {
+        match self {
+            Service::Systemd => systemctl(&["start", "--no-block", &unit::name()]),
+            Service::None | Service::Image => Ok(()),
+        }
+    }
+
+    /// Runs the service as it is now installed, and waits until it is ready. One that runs is left alone: with another
+    /// version it was stopped before, and a launcher or a unit is not worth a restart of the machine server.
+    pub(super) fn settle(self, new_version: bool, new_unit: bool, out: &mut dyn Write) -> Result<(), InstallError> {
         match self {
             Service::Image => return Ok(()),
             Service::None => {
@@ -70,8 +79,11 @@ impl Service {
         }
         self.reload()?;
         let was_active = self.is_active();
-        if was_active && !changed {
+        if was_active && !new_version {
             say(out, &format!("active     {}", unit::name()));
+            if new_unit {
+                say(out, "           what is new in its unit holds from its next start on");
+            }
             return Ok(());
         }
         // Not waited for by systemctl: a start may be held back by the launcher for as long as it takes.

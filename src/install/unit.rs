@@ -75,13 +75,13 @@ mod tests {
         let unit = built_in();
         for line in [
             "ExecStart=/opt/platform/bin/platform-launcher",
+            "ExecStartPre=-/opt/platform/bin/platform-launcher.previous restore",
             "ExecStopPost=/opt/platform/bin/platform-launcher end-server --root /opt/platform",
             "Restart=always",
-            "RestartSec=0",
+            "RestartSec=1",
             "StartLimitIntervalSec=0",
             "Type=notify",
             "WatchdogSec=60",
-            "RestartPreventExitStatus=75",
             "KillMode=process",
             "Delegate=yes",
             "Environment=MACHINE_SERVER_LIMITS=1",
@@ -90,6 +90,7 @@ mod tests {
         ] {
             assert!(unit.lines().any(|found| found == line), "{line}\n{unit}");
         }
+        assert!(!unit.contains("RestartPrevent"), "nothing is the last start\n{unit}");
         assert!(!unit.contains('@'), "every blank is filled in\n{unit}");
     }
 

@@ -18,6 +18,21 @@ use super::Disk;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemDisk;
 
+impl SystemDisk {
+    /// Puts a copy of an executable into the place of another one, whole and on stable storage.
+    pub fn copy_program(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let neighbour = beside(to, ".", ".new~");
+        let copy = || {
+            remove(&neighbour)?;
+            fs::copy(from, &neighbour)?;
+            File::open(&neighbour)?.sync_all()?;
+            fs::rename(&neighbour, to)?;
+            File::open(to.parent().unwrap_or(Path::new("/")))?.sync_all()
+        };
+        copy().inspect_err(|_| drop(fs::remove_file(&neighbour)))
+    }
+}
+
 impl Disk for SystemDisk {
     fn read(&self, path: &Path, limit: usize) -> io::Result<Option<Vec<u8>>> {
         match fs::metadata(path) {
@@ -60,13 +75,10 @@ impl Disk for SystemDisk {
 
 fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let (neighbour, folder) = (beside(path, ".", ".new~"), path.parent().unwrap_or(Path::new("/")));
-    fs::create_dir_all(folder)?;
+    make_private(folder)?;
     let write = || {
         // Removed first: one left behind may be a link to elsewhere, or somebody else's.
-        match fs::remove_file(&neighbour) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
+        remove(&neighbour)?;
         let mut file = OpenOptions::new().write(true).create_new(true).open(&neighbour)?;
         file.write_all(content)?;
         file.sync_all()?;
@@ -74,6 +86,22 @@ fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
         File::open(folder)?.sync_all()
     };
     write().inspect_err(|_| drop(fs::remove_file(&neighbour)))
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// What is missing of a folder, closed to others: it is the state's.
+fn make_private(folder: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
 }
 
 fn overwrite(path: &Path, content: &[u8]) -> io::Result<()> {
@@ -134,6 +162,9 @@ mod tests {
         let path = folder.path().join("state/starts");
         assert_eq!(SystemDisk.read(&path, 9).unwrap(), None);
         SystemDisk.write(&path, b"one").unwrap();
+        let mode =
+            std::os::unix::fs::PermissionsExt::mode(&fs::metadata(folder.path().join("state")).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o700, "the state is nobody else's");
         SystemDisk.write(&path, b"two").unwrap();
         assert_eq!(SystemDisk.read(&path, 3).unwrap().as_deref(), Some(&b"two"[..]));
         assert_eq!(SystemDisk.read(&path, 2).unwrap_err().kind(), io::ErrorKind::FileTooLarge);

@@ -27,7 +27,8 @@ pub const STARTS_MAX: u32 = 3;
 pub const CUTS_MAX: u32 = 8;
 /// Pauses before the second and the third start of a rung in the first round: what was in the way may pass.
 const PAUSES: [Duration; 3] = [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(2)];
-/// Longest pause of later rounds. Service managers give a start 90 s; a launcher that is ended while it waits begins anew.
+/// Longest pause of later rounds: as long as a start must live to count as good. A launcher that is ended while it waits
+/// begins the pause anew.
 pub const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Pause before each start of the second round; doubled with each further one, up to [`PAUSE_MAX`].
 const PAUSE_OF_ROUND: Duration = Duration::from_secs(10);

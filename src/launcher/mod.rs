@@ -12,6 +12,8 @@
 //!
 //! [`Disk`] is what it needs of files, so that the simulated world runs the very same code on its own disk.
 
+#[cfg(unix)]
+pub mod answer;
 pub mod disk;
 pub mod ladder;
 pub mod starts;
@@ -19,7 +21,9 @@ pub mod starts;
 mod tests;
 
 use std::{
+    ffi::OsStr,
     io,
+    ops::RangeInclusive,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -35,6 +39,11 @@ use starts::{STARTS_BYTES, Starts};
 
 /// A start that lasts this long counts as good.
 pub const LIVED: Duration = Duration::from_secs(60);
+/// How long a version may take from its first instruction to being ready; the agent then takes the limit away. What hangs
+/// before would otherwise neither be ended nor counted by anybody: no watchdog is armed yet.
+pub const START_LIMIT: Duration = Duration::from_secs(120);
+/// Bounds of the same where the operator sets it, for a board that is slower than any we have seen.
+const START_LIMITS: RangeInclusive<u64> = 1..=3600;
 /// The option that makes an agent set its stored state aside. Always the first, so that a hand-over can take it away.
 pub const SAFE: &str = "--safe";
 
@@ -75,6 +84,20 @@ impl Boot {
 #[must_use]
 pub fn layout(root: &Path) -> Layout {
     Layout::new(root, brand::AGENT)
+}
+
+/// The variable in which an operator sets another [`START_LIMIT`], in seconds.
+#[must_use]
+pub fn start_limit_variable() -> String {
+    format!("{}_AGENT_START_SECONDS", brand::ENV_PREFIX)
+}
+
+/// The limit that this variable says; what cannot be understood says nothing, and what is out of bounds is moved into them.
+#[must_use]
+pub fn start_limit(variable: Option<&OsStr>) -> Duration {
+    let seconds = variable.and_then(OsStr::to_str).and_then(|seconds| seconds.trim().parse::<u64>().ok());
+    let bounded = |seconds: u64| seconds.clamp(*START_LIMITS.start(), *START_LIMITS.end());
+    seconds.map_or(START_LIMIT, |seconds| Duration::from_secs(bounded(seconds)))
 }
 
 /// One run of the launcher.

@@ -9,6 +9,7 @@
 
 pub mod clock;
 pub mod console;
+pub mod deadline;
 pub mod host;
 mod memory;
 pub mod process;

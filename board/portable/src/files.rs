@@ -280,7 +280,7 @@ pub(crate) fn make_folder(folder: &Path, access: Access) -> io::Result<()> {
     }
     match folder_builder(access).create(folder) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => Ok(()),
-        made => made.and_then(|()| sync_folder(parent)),
+        made => made.and_then(|()| open_to_others(folder, access)).and_then(|()| sync_folder(parent)),
     }
 }
 
@@ -330,6 +330,13 @@ pub(crate) fn open_new(path: &Path, access: Access) -> io::Result<File> {
 fn permissions(_: &Path, access: Access) -> io::Result<Permissions> {
     use std::os::unix::fs::PermissionsExt as _;
     Ok(Permissions::from_mode(mode(access)))
+}
+
+/// The process's umask may have taken away what others need.
+#[cfg(unix)]
+fn open_to_others(folder: &Path, access: Access) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    if access == Access::Private { Ok(()) } else { fs::set_permissions(folder, Permissions::from_mode(0o755)) }
 }
 
 #[cfg(unix)]

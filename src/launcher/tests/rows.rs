@@ -185,3 +185,21 @@ fn to_explain_changes_nothing() {
     assert_eq!((run.choose(), starts_file(&disk)), (first, before));
     assert_eq!(choose(&run.look()).map(|choice| choice.safe), Some(true));
 }
+
+#[test]
+fn an_operator_may_give_a_slow_board_more_time() {
+    let rows = [
+        (None, 120),
+        (Some("300"), 300),
+        (Some(" 30 "), 30),
+        (Some("0"), 1),
+        (Some("86400"), 3600),
+        (Some("soon"), 120),
+        (Some("-1"), 120),
+        (Some(""), 120),
+    ];
+    for (variable, expected) in rows {
+        assert_eq!(start_limit(variable.map(OsStr::new)).as_secs(), expected, "{variable:?}");
+    }
+    assert_eq!(start_limit_variable(), "PLATFORM_AGENT_START_SECONDS");
+}

@@ -368,3 +368,176 @@ fn a_stopped_service_ends_the_machine_server_and_a_crashed_one_does_not() {
     assert_eq!(server.crashes, 0);
     assert_ne!(world.server_pid(), pid);
 }
+
+#[test]
+fn an_agent_that_is_killed_while_it_stops_was_stopped_all_the_same() {
+    let mut world = World::running(&[("1.0.0", &[("ignore-sigterm", "true")])]);
+    let pid = world.server_pid();
+    let root = world.options.root();
+    let mark = root.join("state/platform-agent.stopping");
+    assert!(!mark.exists());
+    let end_server = || {
+        let mut command = Command::new(find(LAUNCHER).unwrap());
+        command.arg("end-server").arg("--root").arg(&root).env("SERVICE_RESULT", "signal").output().unwrap()
+    };
+    let agent = fs::read_to_string(root.join("agent.lock")).unwrap();
+    let agent: u32 = agent.strip_prefix("process ").and_then(|number| number.parse().ok()).unwrap();
+    crate::world::signal(agent, crate::world::Signal::TERM);
+    world.until_said("asked to stop");
+    eventually("the mark", || mark.exists().then_some(())).unwrap();
+    world.kill_agent();
+    assert!(is_alive(pid));
+    // Of another boot it says nothing.
+    let boot = fs::read(&mark).unwrap();
+    fs::write(&mark, "00000000-0000-4000-8000-000000000000").unwrap();
+    assert!(said(&end_server()).contains("stays"));
+    fs::write(&mark, boot).unwrap();
+    // It does not hear SIGTERM and has two minutes, which this test has not.
+    let ending = std::thread::spawn({
+        let root = root.clone();
+        move || {
+            let mut command = Command::new(find(LAUNCHER).unwrap());
+            command.arg("end-server").arg("--root").arg(&root).env("SERVICE_RESULT", "signal").output().unwrap()
+        }
+    });
+    eventually("the end of the mark", || (!mark.exists()).then_some(())).unwrap();
+    crate::world::signal(pid, crate::world::Signal::KILL);
+    let words = said(&ending.join().unwrap());
+    assert!(words.contains(&format!("process {pid} ended")), "{words}");
+    assert!(said(&end_server()).contains("stays"), "the mark held once");
+
+    // And a start takes one away that was left.
+    fs::write(&mark, "left").unwrap();
+    world.start_agent();
+    eventually("the mark of the agent before to be gone", || (!mark.exists()).then_some(())).unwrap();
+}
+
+#[test]
+fn only_a_launcher_of_this_machine_takes_the_place_of_the_launcher() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    let installed = image.join("opt/platform/bin/platform-launcher");
+    let previous = image.join("opt/platform/bin/platform-launcher.previous");
+    let good = fs::read(find(LAUNCHER).unwrap()).unwrap();
+    let mut other_machine = good.clone();
+    other_machine[18..20].copy_from_slice(&[183, 0]);
+    let rows: [(&str, &[u8], &str); 4] = [
+        ("a text", b"#!/bin/sh\necho platform-launcher 9\n", "no executable"),
+        ("the agent", &fs::read(find(AGENT).unwrap()).unwrap(), "it is platform-agent"),
+        ("one of another processor", &other_machine, "another processor"),
+        ("half of one", &good[..40], "no executable"),
+    ];
+    let file = folder.path().join("candidate");
+    let refuses = |case: &str, why: &str| {
+        let refused = agent(&["--install", "--launcher", file.to_str().unwrap()], &image);
+        let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && words.contains(why), "{case}: {words}");
+    };
+    for (case, content, why) in rows {
+        fs::write(&file, content).unwrap();
+        refuses(case, why);
+        assert!(!installed.exists(), "{case}");
+    }
+    said(&agent(&["--install"], &image));
+    assert!(same(&installed, &previous), "a second copy, for the day when the first is spoilt");
+    for (case, content, why) in rows {
+        fs::write(&file, content).unwrap();
+        refuses(case, why);
+        assert!(fs::read(&installed).unwrap() == good, "{case}: untouched");
+    }
+    // Another one: what was there stays as the way back.
+    let mut newer = good.clone();
+    newer.extend_from_slice(b"newer");
+    fs::write(&file, &newer).unwrap();
+    let words = said(&agent(&["--install", "--launcher", file.to_str().unwrap()], &image));
+    assert!(words.contains("copied"), "{words}");
+    assert!(fs::read(&installed).unwrap() == newer && fs::read(&previous).unwrap() == good);
+    assert_eq!((mode(&installed), mode(&previous)), (0o755, 0o755));
+    // A spoilt one is not kept over one that works.
+    fs::write(&installed, &good[..40]).unwrap();
+    said(&agent(&["--install"], &image));
+    assert!(fs::read(&installed).unwrap() == good && fs::read(&previous).unwrap() == good);
+    let left: Vec<_> = files(&image.join("opt/platform/bin"));
+    assert_eq!(left.len(), 2, "{left:?}");
+}
+
+#[test]
+fn the_launcher_before_takes_the_place_of_one_that_does_not_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let (installed, previous) = (folder.path().join(LAUNCHER), folder.path().join("platform-launcher.previous"));
+    fs::copy(find(LAUNCHER).unwrap(), &previous).unwrap();
+    let restore = || Command::new(&previous).arg("restore").output().unwrap();
+    let put = |content: &[u8], mode: u32| {
+        let _ = fs::remove_file(&installed);
+        fs::write(&installed, content).unwrap();
+        fs::set_permissions(&installed, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    // One that works stays, whatever it is.
+    put(b"#!/bin/sh\necho platform-launcher 9.9.9\n", 0o755);
+    assert_eq!(said(&restore()), "");
+    assert!(!same(&installed, &previous));
+    let whole = fs::read(&previous).unwrap();
+    let rows: [(&str, &[u8], u32); 4] = [
+        ("the beginning of one", &whole[..5000], 0o755),
+        ("of another processor", b"\x7fELF\x02\x01\x01 and so on", 0o755),
+        ("without its mode", &whole, 0o600),
+        ("empty", b"", 0o755),
+    ];
+    for (case, content, mode_before) in rows {
+        put(content, mode_before);
+        let words = said(&restore());
+        assert!(words.contains("The one before takes its place"), "{case}: {words}");
+        assert!(same(&installed, &previous) && mode(&installed) == 0o755, "{case}");
+        assert_eq!(said(&restore()), "", "{case}");
+    }
+    fs::remove_file(&installed).unwrap();
+    said(&restore());
+    assert!(same(&installed, &previous), "missing");
+    // A folder in its place cannot be replaced, and that is said.
+    fs::remove_file(&installed).unwrap();
+    fs::create_dir_all(installed.join("inside")).unwrap();
+    let refused = restore();
+    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("cannot take its place"));
+    assert!(previous.is_file(), "the one that works is kept");
+}
+
+#[test]
+fn a_narrow_umask_closes_nothing_that_others_need_and_open_secrets_are_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    fs::create_dir_all(image.join("etc")).unwrap();
+    fs::create_dir_all(image.join("opt/platform/state")).unwrap();
+    fs::set_permissions(image.join("opt/platform/state"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(image.join("etc/platform.json"), "{}").unwrap();
+    fs::set_permissions(image.join("etc/platform.json"), fs::Permissions::from_mode(0o644)).unwrap();
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "umask 077; exec \"$0\" --install --into \"$1\""]).arg(find(AGENT).unwrap()).arg(&image);
+    let words = said(&command.output().unwrap());
+    assert!(words.contains("closed"), "{words}");
+    for name in
+        ["etc/systemd", "etc/systemd/system", "usr", "usr/local/bin", "opt/platform/bin", "opt/platform/versions"]
+    {
+        assert_eq!(mode(&image.join(name)), 0o755, "{name}");
+    }
+    assert_eq!(mode(&image.join("opt/platform/state")), 0o700);
+    assert_eq!(mode(&image.join("etc/platform.json")), 0o600);
+    assert!(!said(&agent(&["--install"], &image)).contains("closed"), "once");
+}
+
+#[test]
+fn to_install_a_service_needs_root() {
+    use std::os::unix::process::CommandExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let place = crate::world::for_everybody(folder.path(), &[AGENT, LAUNCHER]);
+    for wish in ["--install", "--uninstall"] {
+        let mut command = Command::new(place.join(AGENT));
+        command.arg(wish);
+        if crate::world::is_root() {
+            command.uid(65534).gid(65534);
+        }
+        let refused = command.output().unwrap();
+        let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(77), "{wish}: {words}");
+        assert!(words.contains("sudo"), "{wish}: {words}");
+    }
+}

@@ -72,12 +72,27 @@ pub fn end_rest_of_unit(unit: &str) -> usize {
     if !is_in(own, unit) {
         return 0;
     }
+    end_all(|pid| pid != own && is_in(pid, unit))
+}
+
+/// The same from outside of it, for a unit of the system's own manager; this process and those it comes from stay.
+#[must_use]
+pub fn end_unit(unit: &str) -> usize {
+    let first = fs::read_to_string("/proc/1/cgroup").unwrap_or_default();
+    let spared = stat::line_of(std::process::id());
+    end_all(|pid| {
+        let groups = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("cgroup")).unwrap_or_default();
+        !spared.contains(&pid) && is_of_system(&groups, &first, unit)
+    })
+}
+
+fn end_all(is_meant: impl Fn(u32) -> bool) -> usize {
     let rest = || -> Vec<OwnedFd> {
-        let inside = stat::all().filter(|&(pid, _)| pid != own && is_in(pid, unit));
+        let inside = stat::all().filter(|&(pid, _)| is_meant(pid));
         // Looked at again with the handle open: the number may have found another owner.
         let handles = inside.filter_map(|(pid, found)| {
             let handle = handle(ProcessId { pid, start_ticks: found.start_ticks })?;
-            is_in(pid, unit).then_some(handle)
+            is_meant(pid).then_some(handle)
         });
         handles.collect()
     };
@@ -138,9 +153,22 @@ fn is_in(pid: u32, unit: &str) -> bool {
 }
 
 fn names(groups: &str, unit: &str) -> bool {
-    // NUMBER:CONTROLLERS:PATH
-    let paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
-    paths.into_iter().any(|path| path.split('/').any(|step| step == unit))
+    paths(groups).any(|(_, path)| path.split('/').any(|step| step == unit))
+}
+
+/// Whether these are groups of a unit that process 1 keeps, and not of one with the same name in a container below.
+fn is_of_system(groups: &str, of_first: &str, unit: &str) -> bool {
+    paths(groups).any(|(controllers, path)| {
+        let of_first = paths(of_first).find(|(same, _)| *same == controllers).map(|(_, path)| path);
+        let top = of_first.map(|path| path.trim_end_matches('/').trim_end_matches("/init.scope"));
+        let below = top.and_then(|top| path.strip_prefix(top)?.strip_prefix("/system.slice/")?.strip_prefix(unit));
+        below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
+    })
+}
+
+/// NUMBER:CONTROLLERS:PATH
+fn paths(groups: &str) -> impl Iterator<Item = (&str, &str)> {
+    groups.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'))
 }
 
 #[cfg(test)]
@@ -214,6 +242,22 @@ mod tests {
         for (groups, inside) in rows {
             assert_eq!(names(groups, "platform-agent.service"), inside, "{groups}");
         }
+        let plain = "0::/init.scope\n";
+        let nested = "1:name=systemd:/machine.slice/box\n0::/\n";
+        let system = [
+            ("0::/system.slice/platform-agent.service/server-1\n", plain, true),
+            ("0::/system.slice/platform-agent.service\n", plain, true),
+            ("0::/system.slice/platform-agent.service-2\n", plain, false),
+            ("0::/machine.slice/box/system.slice/platform-agent.service\n", plain, false),
+            ("1:name=systemd:/machine.slice/box/system.slice/platform-agent.service\n0::/\n", nested, true),
+            ("1:name=systemd:/system.slice/platform-agent.service\n0::/\n", nested, false),
+            ("0::/user.slice/platform-agent.service\n", plain, false),
+            ("", plain, false),
+        ];
+        for (groups, first, inside) in system {
+            assert_eq!(is_of_system(groups, first, "platform-agent.service"), inside, "{groups}");
+        }
+        assert_eq!(end_unit("no-such.service"), 0);
         assert_eq!(end_rest_of_unit("no-such.service"), 0, "we do not run in it, so nothing of it is ours");
     }
 }

@@ -6,6 +6,7 @@
 pub mod cgroup;
 mod child;
 pub mod ending;
+pub mod kernel;
 mod members;
 pub(crate) mod passing;
 mod pipes;
@@ -112,6 +113,10 @@ impl Processes for LinuxProcesses {
     }
 
     fn spawn(&self, launch: &Launch) -> Result<Rc<dyn Process>, SpawnError> {
+        if let Some(why) = kernel::trouble() {
+            let reason = io::Error::new(io::ErrorKind::Unsupported, why);
+            return Err(SpawnError::NotRunnable { program: launch.program.clone(), reason });
+        }
         if std::process::id() == 1 {
             // Nobody else takes note of the ends of those whose parents are gone.
             reap();

@@ -32,6 +32,19 @@ pub(super) fn all() -> impl Iterator<Item = (u32, Stat)> {
     everything().filter(|(_, stat)| !stat.zombie)
 }
 
+/// This process, its parent, the parent of that, and so on.
+pub(super) fn line_of(pid: u32) -> Vec<u32> {
+    let mut line = vec![pid];
+    // A number may be given anew while this looks, so that the line could become a circle.
+    while let Some(stat) = line.last().and_then(|last| of(*last))
+        && stat.parent != 0
+        && !line.contains(&stat.parent)
+    {
+        line.push(stat.parent);
+    }
+    line
+}
+
 /// Processes of this one that have ended, and that nobody has asked about.
 pub(super) fn ended_children() -> impl Iterator<Item = (u32, Stat)> {
     let own = std::process::id();
@@ -85,5 +98,6 @@ mod tests {
         assert!(!stat.zombie);
         assert!(in_group(stat.group).contains(&(own, stat)));
         assert_eq!(of(u32::MAX), None);
+        assert!(line_of(own).starts_with(&[own, stat.parent]), "{:?}", line_of(own));
     }
 }
