@@ -10,7 +10,7 @@ use api::{
     pb::platform::fleet::v1::{Product, UpdateRetry, UpdateStatus},
 };
 use board::{
-    Clock, Mono,
+    Clock,
     fetch::Fetch,
     files::{Access, Files},
 };
@@ -18,12 +18,11 @@ use smol::{LocalExecutor, future::FutureExt as _};
 
 use super::{
     berth::Berth,
-    bring::{Bringing, Judging, place},
+    bring::{Bringing, Gain, Judging, place},
     check::{self, Ask, Found},
     events::{Effect, Effects, Event, Sight},
     machine::{Machine, Policy},
     progress::product,
-    record::State,
     shelf::{discard, discard_others, has_partial, load},
     slots::{Installed, Layout, Pointer, Slot},
     target::Target,
@@ -127,8 +126,9 @@ pub async fn run(policy: Policy, inbox: Inbox, ports: Ports) {
     }
     let machine = Machine::new(policy.clone(), record, ports.clock.now());
     let (layout, ports) = (policy.layout, Rc::new(ports));
-    let progress_at = Rc::new(Cell::new(ports.clock.now()));
-    let mut desk = Desk { layout, product, is_agent, ports, machine, questions, work, progress_at };
+    let gain = Gain::default();
+    gain.begins(ports.clock.now());
+    let mut desk = Desk { layout, product, is_agent, ports, machine, questions, work, gain };
     let effects = desk.machine.resume();
     desk.perform(effects).await;
     desk.publish();
@@ -285,8 +285,7 @@ struct Desk {
     machine: Machine,
     questions: Running<Result<Found, String>>,
     work: Running<Event>,
-    /// When bytes arrived last, or the room was taken.
-    progress_at: Rc<Cell<Mono>>,
+    gain: Gain,
 }
 
 impl Desk {
@@ -294,18 +293,11 @@ impl Desk {
     async fn take(&mut self, event: Event) {
         let before = self.machine.state().name();
         let now = self.ports.clock.now();
-        let gives_way = match &event {
-            Event::Arrived(_) => {
-                self.progress_at.set(now);
-                false
-            }
-            Event::Downloaded(Err(_)) => now.since(self.progress_at.get()) >= PATIENCE,
-            _ => false,
-        };
+        let failed = matches!(event, Event::Downloaded(Err(_)) | Event::Verified(Err(_)) | Event::Placed(Err(_)));
         let effects = self.machine.step(now, event);
-        let has_bytes =
-            matches!(self.machine.state(), State::Downloading(_) | State::Verifying(_) | State::Placing(..));
-        if gives_way || !has_bytes {
+        let starts_anew = effects.iter().any(|effect| matches!(effect, Effect::Discard));
+        let is_stuck = failed && now.since(self.gain.at.get()) >= PATIENCE;
+        if starts_anew || is_stuck || !self.machine.wants_room() {
             self.ports.room.leave(self.product);
         }
         self.perform(effects).await;
@@ -360,7 +352,10 @@ impl Desk {
                     }
                 }
                 Effect::Cancel => self.work.cancel(),
-                Effect::Discard => discard(&self.layout, &self.ports),
+                Effect::Discard => {
+                    discard(&self.layout, &self.ports);
+                    self.gain.most.set(0);
+                }
                 Effect::Check(wish) => self.check(wish),
                 Effect::Download(target, wish) => self.download(*target, &wish),
                 Effect::Verify(target, wish) => self.verify(*target, &wish),
@@ -400,19 +395,23 @@ impl Desk {
         });
     }
 
-    fn download(&self, target: Target, wish: &Wish) {
+    fn download(&mut self, target: Target, wish: &Wish) {
         let bringing = Bringing {
             ports: Rc::clone(&self.ports),
             partial: self.layout.partial(),
             validator: self.layout.validator(),
             percent: self.ports.percent.clone(),
+            gain: self.gain.clone(),
             rate: wish.rate,
             reserve: wish.reserve,
         };
-        let (product, layout, progress_at) = (self.product, self.layout.clone(), Rc::clone(&self.progress_at));
+        let (product, layout, gain) = (self.product, self.layout.clone(), self.gain.clone());
+        if !self.ports.room.try_take(product) {
+            self.machine.waits_for_room();
+        }
         self.work.start(async move {
-            if bringing.ports.room.take(product).await {
-                progress_at.set(bringing.ports.clock.now());
+            if bringing.ports.room.take(product).await || gain.most.get() == 0 {
+                gain.begins(bringing.ports.clock.now());
             }
             discard_others(&layout, &bringing.ports);
             Event::Downloaded(bringing.bring(&target).await)

@@ -2,6 +2,7 @@
 //! elsewhere.
 
 use std::{
+    cell::Cell,
     path::{Path, PathBuf},
     rc::Rc,
     time::Duration,
@@ -9,6 +10,7 @@ use std::{
 
 use api::brand;
 use board::{
+    Mono,
     fetch::{Download, FetchError, Progress, Validator},
     files::{Access, DICTIONARY_BYTES_MAX, Digest, FileError, UnpackError},
 };
@@ -35,12 +37,37 @@ const PERCENT_STEP: u32 = 5;
 /// Largest file of a validator: an address and a tag.
 const VALIDATOR_BYTES_MAX: usize = 4 * 1024;
 
+/// What was gained of a download, over all attempts: only bytes beyond the most there ever were.
+#[derive(Clone, Default)]
+pub(super) struct Gain {
+    /// The most bytes that were here; 0 before the first, and after they were discarded.
+    pub(super) most: Rc<Cell<u64>>,
+    /// When there were more than before last, or the room for them was taken.
+    pub(super) at: Rc<Cell<Mono>>,
+}
+
+impl Gain {
+    /// The first attempt with the room for it.
+    pub(super) fn begins(&self, now: Mono) {
+        self.most.set(0);
+        self.at.set(now);
+    }
+
+    fn has(&self, bytes: u64, now: Mono) {
+        if bytes > self.most.get() {
+            self.most.set(bytes);
+            self.at.set(now);
+        }
+    }
+}
+
 /// One attempt to bring bytes here.
 pub(super) struct Bringing {
     pub(super) ports: Rc<Ports>,
     pub(super) partial: PathBuf,
     pub(super) validator: PathBuf,
     pub(super) percent: Latest<u32>,
+    pub(super) gain: Gain,
     pub(super) rate: Option<u64>,
     pub(super) reserve: u64,
 }
@@ -117,6 +144,7 @@ impl Bringing {
             }
             shown.validator = validator;
         }
+        self.gain.has(progress.have.get(), self.ports.clock.now());
         let expected = target.promise.map(|_| target.bytes_max()).or(progress.expected.get());
         let percent = expected.filter(|expected| *expected > 0).map_or(0, |expected| {
             u32::try_from(progress.have.get().saturating_mul(100) / expected).unwrap_or(0).min(100)

@@ -89,6 +89,7 @@ pub(super) struct Said {
     pub(super) disk: String,
     pub(super) hand_over: String,
     pub(super) bringing: String,
+    pub(super) room: String,
     pub(super) verdict: String,
     pub(super) check: String,
     pub(super) warning: String,
@@ -245,7 +246,10 @@ impl Machine {
                 self.check.running = false;
                 self.checked(now, answer, &mut effects);
             }
-            Event::Arrived(percent) => self.percent = percent,
+            Event::Arrived(percent) => {
+                self.percent = percent;
+                self.said.room.clear();
+            }
             Event::Downloaded(result) => self.downloaded(now, result, &mut effects),
             Event::Verified(result) => self.verified(now, result, &mut effects),
             Event::Placed(result) => self.placed(now, result),
@@ -368,6 +372,18 @@ impl Machine {
         asks && self.reach == Reach::Reached && !self.check.running
     }
 
+    /// Whether it needs the one place for bytes that arrive: while something is done with them, and as long as that can
+    /// go on. One that waits for a network has no right to keep the other product from what lies on a stick.
+    pub(super) fn wants_room(&self) -> bool {
+        let has_bytes = matches!(self.record.state, State::Downloading(_) | State::Verifying(_) | State::Placing(..));
+        has_bytes && (self.busy || self.may_bring())
+    }
+
+    /// The other product has that place.
+    pub(super) fn waits_for_room(&mut self) {
+        "waits until the other download has ended, or has gained nothing for an hour".clone_into(&mut self.said.room);
+    }
+
     fn may_bring(&self) -> bool {
         let online = self.reach == Reach::Reached;
         self.wish.is_some()
@@ -387,6 +403,7 @@ impl Machine {
         self.bytes.reset();
         self.retry = None;
         self.said.bringing.clear();
+        self.said.room.clear();
     }
 
     fn minutes(&self, count: u32) -> Duration {

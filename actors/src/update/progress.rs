@@ -52,9 +52,9 @@ impl Machine {
             State::Switching => (Phase::Switching, version(slots.active())),
             State::Probation { .. } => (Phase::Probation, version(slots.active())),
         };
-        let Said { disk, hand_over, bringing, verdict, check, warning, launcher } = &self.said;
+        let Said { disk, hand_over, bringing, room, verdict, check, warning, launcher } = &self.said;
         let window = self.window_sentence();
-        let last_error = [disk, hand_over, bringing, verdict, check, warning, launcher, &window]
+        let last_error = [disk, hand_over, bringing, room, verdict, check, warning, launcher, &window]
             .into_iter()
             .find(|text| !text.is_empty());
         UpdateStatus {

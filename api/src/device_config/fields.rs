@@ -324,7 +324,8 @@ pub static FIELDS: &[Field] = {
         row(
             Probation,
             &[ADVANCED, "probation_minutes"],
-            MINUTES,
+            // Another version has to wait for the end of it.
+            Form::Integer { min: 0, max: 24 * 60, special: None },
             Unset,
             Everyone,
             "How long a new version is watched before it is kept. Unset: 5 for the machine server, 10 for the agent.",

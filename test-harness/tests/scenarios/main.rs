@@ -18,6 +18,7 @@ mod environment_waits_for_permission;
 mod maintenance_windows;
 mod nonsense_from_the_cloud;
 mod nothing_delays_a_restart;
+mod one_download_at_a_time;
 mod power_cuts;
 mod refused_bytes;
 mod secrets_stay_secret;

@@ -186,6 +186,7 @@ impl Machine {
     pub(super) fn downloaded(&mut self, now: Mono, result: Result<(), Trouble>, effects: &mut Effects) {
         let State::Downloading(target) = &self.record.state else { return };
         self.busy = false;
+        self.said.room.clear();
         match result {
             Ok(()) => {
                 self.percent = 100;
