@@ -12,7 +12,7 @@ use api::{
     pb::platform::fleet::v1::GetPartCredentialsRequest,
     releases::{RoleKeys, Root},
 };
-use http::{HeaderMap, HeaderValue, Response, header};
+use http::{HeaderMap, HeaderValue, Response, Uri, header};
 use tonic::{Code, Status, body::Body};
 
 use crate::{context::Context, edge::sentence, refusal::Refusal, services::admin};
@@ -37,6 +37,13 @@ pub fn script(context: &Context) -> Response<Body> {
     };
     if !is_plain(address) {
         return sentence(503, "the address of this server has signs that no script should carry: change --address\n");
+    }
+    if !is_private(address) {
+        return sentence(
+            503,
+            "this server's address is plain http, over which no API key and no script that is run as root may travel: \
+             give it TLS, and its https address with --address\n",
+        );
     }
     let mut answer = sentence(200, &filled_in(address, root));
     let kind = HeaderValue::from_static("text/x-shellscript; charset=utf-8");
@@ -91,6 +98,19 @@ fn is_plain(address: &str) -> bool {
     address.bytes().all(|byte| byte.is_ascii_alphanumeric() || b":/._-[]".contains(&byte))
 }
 
+/// Whether what is sent there, and what comes from there, is nobody else's: https, or this very machine.
+fn is_private(address: &str) -> bool {
+    let Ok(uri) = address.parse::<Uri>() else { return false };
+    let host = uri.host().unwrap_or_default();
+    let loopback = host == "localhost"
+        || host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    match uri.scheme_str() {
+        Some("https") => !host.is_empty(),
+        Some("http") => loopback,
+        _ => false,
+    }
+}
+
 fn filled_in(address: &str, root: &Root) -> String {
     SCRIPT
         .replace("@ADDRESS@", address.trim_end_matches('/'))
@@ -136,6 +156,18 @@ mod tests {
         let blank = |word: &str| word.len() > 2 && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
         let left: Vec<_> = script.split('@').skip(1).step_by(2).filter(|word| blank(word)).collect();
         assert_eq!(left, Vec::<&str>::new());
+    }
+
+    #[test]
+    fn keys_travel_encrypted_or_not_at_all() {
+        for good in ["https://fleet.example.com", "http://127.0.0.1:8080", "http://[::1]:8080", "http://localhost:8080"]
+        {
+            assert!(is_private(good), "{good}");
+        }
+        for bad in ["http://fleet.example.com", "http://192.168.1.5:8080", "http://127.0.0.1.example.com", "fleet", ""]
+        {
+            assert!(!is_private(bad), "{bad}");
+        }
     }
 
     #[test]

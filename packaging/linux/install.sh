@@ -10,7 +10,6 @@
 #   @ENV@_VERSION      a channel or a version (default stable)
 #   @ENV@_AGENT_FILE, @ENV@_LAUNCHER_FILE    programs that you have verified yourself, instead of fetched ones
 set -eu
-umask 077
 LC_ALL=C
 export LC_ALL
 
@@ -50,6 +49,15 @@ main() {
     command -v curl >/dev/null || fail "curl is missing: install it, on Debian or Ubuntu with: apt-get install curl"
     [ -n "$into" ] || [ -d /run/systemd/system ] || fail "systemd does not run this machine: install with --into, or by hand (docs/install.md)"
 
+    case $ADDRESS in
+        https://?* | http://127.0.0.1 | http://127.0.0.1[:/]* | http://localhost | http://localhost[:/]* | "http://[::1]"*) ;;
+        *) fail "$ADDRESS is plain http, over which everybody in between could read the key and change this script: get it from an https address" ;;
+    esac
+    [ -n "$into" ] || check_kernel
+
+    # Nobody else reads the key, the credentials or a program that is not verified yet.
+    mask=$(umask)
+    umask 077
     work=$(workplace)
     trap 'rm -rf "$work"' EXIT
     trap 'exit 130' INT
@@ -69,6 +77,7 @@ main() {
         agent_version=$found_version
         fetch_program "$LAUNCHER" "$version" "$platform"
     fi
+    umask "$mask"
     chmod 755 "$work/$AGENT" "$work/$LAUNCHER"
     check_libc "$work/$AGENT"
     said=$("$work/$AGENT" --version 2>&1) || fail "$AGENT $agent_version does not run on this machine, which needs glibc: $said"
@@ -104,6 +113,17 @@ platform() {
         aarch64:1 | arm64:1 | armv7*:1 | armv8*:1) echo linux/arm ;;
         *) fail "there are no programs for $(uname -m) with a ${bits:+$((bits * 32))-bit }system: amd64, arm64 and armv7 are known" ;;
     esac
+}
+
+# Processes are watched by means that Linux has since 5.4.
+check_kernel() {
+    release=$(uname -r)
+    major=${release%%.*}
+    minor=${release#*.}
+    minor=${minor%%[!0-9]*}
+    case $major:$minor in *[!0-9:]* | :* | *:) return 0 ;; esac
+    [ "$major" -gt 5 ] || { [ "$major" = 5 ] && [ "$minor" -ge 4 ]; } ||
+        fail "this system has Linux $release, and the agent needs 5.4 or later: update the system"
 }
 
 # The newest version of the C library that the program asks for, compared with the one that is here.
@@ -148,7 +168,7 @@ identity() {
         return
     fi
     folder=${file%/*}
-    mkdir -p "$folder"
+    (umask 022 && mkdir -p "$folder")
     # Beside its place, so that it appears whole; never readable by others.
     cp "$work/credentials" "$folder/.@BRAND@.json.new"
     chmod 600 "$folder/.@BRAND@.json.new"

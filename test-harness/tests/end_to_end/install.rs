@@ -541,3 +541,55 @@ fn to_install_a_service_needs_root() {
         assert!(words.contains("sudo"), "{wish}: {words}");
     }
 }
+
+#[test]
+fn the_script_says_what_a_machine_lacks_before_it_touches_anything() {
+    let world = World::new(&[("1.0.0", &[])]);
+    publish(&world.factory);
+    let Some(bare) = bare(&world, None) else { return };
+    // Programs in front of the machine's own, which say that it is another one.
+    let stubs = world.path("stubs");
+    fs::create_dir_all(&stubs).unwrap();
+    let stub = |name: &str, script: &str| {
+        let path = stubs.join(name);
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let uname = |machine: &str| format!("case $1 in -s) echo Linux ;; -r) echo 6.1.0 ;; *) echo {machine} ;; esac");
+    let path = format!("{}:{}", stubs.display(), std::env::var("PATH").unwrap_or_default());
+    let (id, key, part) = (&*world.owner.key_id, world.owner.key.expose(), &*world.device.part_id);
+    let variables =
+        [("PATH", &*path), ("PLATFORM_API_KEY_ID", id), ("PLATFORM_API_KEY", key), ("PLATFORM_PART_ID", part)];
+    let rows: [(&str, &[(&str, &str)], &str); 8] = [
+        ("64 bits of arm", &[("uname", &uname("aarch64")), ("od", "echo ' 2'")], "was not made for linux/arm64"),
+        ("32 bits on 64", &[("uname", &uname("aarch64")), ("od", "echo ' 1'")], "was not made for linux/arm"),
+        ("armv7", &[("uname", &uname("armv7l")), ("od", "echo ' 1'")], "was not made for linux/arm"),
+        ("unknown", &[("uname", &uname("riscv64")), ("od", "echo ' 2'")], "no programs for riscv64 with a 64-bit"),
+        ("no Linux", &[("uname", "echo Darwin")], "this is Darwin"),
+        ("an old C library", &[("getconf", "echo glibc 2.5")], "this system has glibc 2.5"),
+        ("after the documents' time", &[("date", "echo 2999-01-01T00:00:00Z")], "has expired"),
+        ("an old OpenSSL", &[("openssl", "echo OpenSSL 1.1.1")], "cannot verify ed25519"),
+    ];
+    for (case, programs, why) in rows {
+        for (name, script) in programs {
+            stub(name, script);
+        }
+        let output = bare.install(&variables);
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && words.contains(why), "{case}: {words}");
+        assert!(!bare.image.join("opt").exists(), "{case}: nothing was installed");
+        for (name, _) in programs {
+            fs::remove_file(stubs.join(name)).unwrap();
+        }
+    }
+    // A clock that has not been set says nothing about documents; its own certificates are TLS's business.
+    stub("date", "echo 1970-01-01T00:00:00Z");
+    said(&bare.install(&variables));
+    // Plain http to another machine is refused before a key is sent.
+    let text = fs::read_to_string(&bare.script).unwrap();
+    let plain = text.replace(&format!("ADDRESS=\"{}\"", world.url), "ADDRESS=\"http://fleet.example.com\"");
+    assert_ne!(plain, text);
+    fs::write(&bare.script, plain).unwrap();
+    let output = bare.install(&variables);
+    assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("plain http"), "{output:?}");
+}
