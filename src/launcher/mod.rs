@@ -35,7 +35,7 @@ pub use ladder::Choice;
 pub use starts::Mark;
 
 use ladder::Seen;
-use starts::{STARTS_BYTES, Starts};
+use starts::{Rung, STARTS_BYTES, Starts};
 
 /// A start that lasts this long counts as good.
 pub const LIVED: Duration = Duration::from_secs(60);
@@ -194,6 +194,16 @@ pub fn mark(disk: &dyn Disk, root: &Path, slot: Slot, mark: Mark) -> io::Result<
     };
     let marked = starts.clone().marked(mark);
     if marked == starts { Ok(()) } else { disk.write(&layout.starts(), &marked.encode()) }
+}
+
+/// Whether an agent was started with `--safe` before this one, and none has lived since.
+pub fn is_safe_again(disk: &dyn Disk, root: &Path) -> bool {
+    let starts = stored(disk, &layout(root)).ok().flatten();
+    starts.is_some_and(|starts| match starts.rung {
+        Rung::Usual => false,
+        Rung::Safe => starts.rounds > 0 || starts.starts > 1,
+        Rung::OtherSafe => true,
+    })
 }
 
 fn stored(disk: &dyn Disk, layout: &Layout) -> Result<Option<Starts>, String> {

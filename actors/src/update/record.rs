@@ -227,6 +227,16 @@ impl Record {
         })
     }
 
+    /// What an agent that begins without its stored state must know all the same: which version is wanted, which ones
+    /// have failed here, why the last one was taken back, and the last try again that was wished for. `None` when there
+    /// is nothing to know.
+    #[must_use]
+    pub fn lessons(&self) -> Option<Record> {
+        let Record { wanted, bad, retried, reason, .. } = self.clone();
+        let lessons = Record { wanted, bad, retried, reason, ..Record::default() };
+        (lessons != Record::default()).then_some(lessons)
+    }
+
     /// Remembers a version as bad.
     pub fn remember_bad(&mut self, content: &Installed) {
         self.bad.retain(|bad| bad.sha256 != content.sha256);

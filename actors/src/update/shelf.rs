@@ -7,7 +7,7 @@ use super::{
     kind::Kind,
     machine::Policy,
     record::{RECORD_BYTES_MAX, Record, State},
-    slots::{Installed, Layout, Pointer, Slot},
+    slots::{Installed, Layout, Pointer, Slot, Slots},
 };
 
 /// What has arrived of a download is given up when nothing was added to it for this long: a small disk needs the room.
@@ -25,10 +25,13 @@ pub(super) async fn load(policy: &Policy, ports: &Ports) -> Record {
         listed.into_iter().find(|entry| name.ends_with(&entry.name)).map(|entry| entry.len)
     });
     let mut record = match ports.files.read(&layout.record(), RECORD_BYTES_MAX) {
-        // Whoever installs an agent puts it into a slot, and leaves the record to the agent.
-        Ok(None) if policy.kind.is_agent() => recover(layout, lengths, ports).await,
-        Ok(None) => Record::default(),
+        // Whoever installs an agent puts it into a slot, and leaves the record to the agent. One that had to begin with
+        // `--safe` has set it aside.
+        Ok(None) => recover(layout, lengths, ports).await,
         Ok(Some(bytes)) => match Record::decode(&bytes) {
+            Ok(record) if record.state == State::default() && record.slots == Slots::default() => {
+                Record { slots: recover(layout, lengths, ports).await.slots, ..record }
+            }
             Ok(record) => record,
             Err(error) => {
                 log::error!("{} cannot be used, {error}: it is set aside", layout.record().display());

@@ -13,10 +13,16 @@ use actors::{
     cloud::port::Cloud,
     kit::{lossy, mailbox},
     logs::line::{Level, Line, TEXT_BYTES_MAX},
-    update::slots::Layout,
+    update::{
+        record::{RECORD_BYTES_MAX, Record},
+        slots::Layout,
+    },
 };
 use api::brand;
-use board::{Board, files::Files};
+use board::{
+    Board,
+    files::{Access, Files},
+};
 use board_sim::{Random, SimClock};
 use platform_agent::{
     launcher::{self, Disk as _, LIVED, Mark, disk::OnBoard},
@@ -201,7 +207,12 @@ fn set_aside(files: &dyn Files) {
     for path in [state.join("config.cache"), state.join("restarts.counter")].into_iter().chain(records) {
         let aside = PathBuf::from(format!("{}.set-aside", path.display()));
         // One that is not there cannot be renamed.
-        let _ = files.rename(&path, &aside);
+        if files.rename(&path, &aside).is_err() {
+            continue;
+        }
+        let kept = files.read(&aside, RECORD_BYTES_MAX).ok().flatten();
+        let lessons = kept.and_then(|bytes| Record::decode(&bytes).ok()?.lessons());
+        let _ = lessons.map(|lessons| files.write(&path, &lessons.encode(), Access::Private));
     }
 }
 

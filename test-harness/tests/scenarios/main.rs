@@ -21,6 +21,7 @@ mod nothing_delays_a_restart;
 mod one_download_at_a_time;
 mod power_cuts;
 mod refused_bytes;
+mod safe_starts;
 mod secrets_stay_secret;
 mod shutting_down;
 mod starts_that_never_end;
