@@ -16,13 +16,14 @@ use api::{
 use board::{
     Clock, Wall,
     fetch::{Fetch, FetchError},
-    files::{Access, FileError, Files},
+    files::{FileError, Files},
 };
 use semver::Version;
 
 use super::{
+    belief::Belief,
     target::{NotForUs, Target},
-    trust::{Anchor, NUMBERS_BYTES_MAX, Seen, Today, TrustError, fresh},
+    trust::{Anchor, Seen, Today, TrustError, fresh},
     wish::Wish,
 };
 
@@ -33,6 +34,10 @@ const DOCUMENT_LIMIT: Duration = Duration::from_secs(30);
 const ROOTS_MAX: u64 = 512;
 /// After this long a check that finds ever more roots gives up; those it has followed are stored, and the next goes on.
 const ROOTS_LIMIT: Duration = Duration::from_secs(10 * 60);
+
+const DOUBTFUL: &str = "a signed document seems expired, but this device's clock is not synchronised: check the clock";
+const FORGOTTEN: &str = "what this device had seen of channels was lost with damaged files: until a newer channel document is \
+                         published, one that was replaced before would be followed";
 
 /// What a check needs.
 pub struct Ask {
@@ -141,12 +146,8 @@ pub enum CheckError {
 /// The latest moment, to the day, that a synchronised clock has shown on this device; `None` when there was none yet.
 #[must_use]
 pub fn last_certain_time(files: &dyn Files, folder: &Path) -> Option<Wall> {
-    let seen = Seen::decode(&files.read(&numbers_path(folder), NUMBERS_BYTES_MAX).ok()??).ok()?;
+    let seen = Belief { files, folder }.seen();
     (seen.time > 0).then(|| Wall::from_millis(seen.time.saturating_mul(1000)))
-}
-
-fn numbers_path(folder: &Path) -> PathBuf {
-    folder.join("numbers")
 }
 
 /// Finds out what a setting means today.
@@ -184,12 +185,9 @@ pub async fn check(ask: &Ask, wish: &Wish) -> Result<Found, CheckError> {
         VersionSetting::Url(_) => return Err(CheckError::Pin),
     };
     let target = ask.release(address, &root, &version, named, today, &mut doubtful).await?;
-    let warning = if doubtful {
-        "a signed document seems expired, but this device's clock is not synchronised: check the clock".to_owned()
-    } else {
-        String::new()
-    };
-    Ok(Found { target, warning })
+    let warnings = [(doubtful, DOUBTFUL), (seen.forgotten, FORGOTTEN)];
+    let warnings: Vec<_> = warnings.into_iter().filter_map(|(holds, text)| holds.then_some(text)).collect();
+    Ok(Found { target, warning: warnings.join("; ") })
 }
 
 impl Ask {
@@ -211,12 +209,18 @@ impl Ask {
                 source: error.into(),
             }
         };
-        let stored = match seen.anchor == anchor.describe() {
-            true => self.files.read(&self.root_path(), DOCUMENT_BYTES_MAX)?,
-            false => None,
-        };
-        let mut root = match stored.and_then(|document| Root::pinned(&document).ok()) {
-            Some(root) => root,
+        let belief = self.belief();
+        // Who lost the numbers has the root still, and does not know how it was found: it is the one that was believed.
+        let lost = seen.is_lost();
+        let stored = if lost || seen.anchor == anchor.describe() { belief.root() } else { None };
+        let mut root = match stored {
+            Some(root) => {
+                if lost {
+                    seen.anchor = anchor.describe();
+                    belief.remember(seen)?;
+                }
+                root
+            }
             None => self.first_root(address, anchor, seen).await?,
         };
         let end = self.clock.now() + ROOTS_LIMIT;
@@ -230,7 +234,7 @@ impl Ask {
             *seen = self.seen();
             seen.rotate(&root, &next);
             // The root first: numbers that start anew under the old keys would forget what they were for.
-            self.files.write(&self.root_path(), &document, Access::Private)?;
+            belief.keep_root(&document)?;
             self.remember(seen)?;
             root = next;
         }
@@ -249,8 +253,14 @@ impl Ask {
             match anchor.first_root(&document) {
                 Ok(root) => {
                     log::info!("{}: root document {number} is believed by {}", self.product, anchor.describe());
-                    *seen = Seen::found_by(anchor, &self.seen());
-                    self.files.write(&self.root_path(), &document, Access::Private)?;
+                    let before = self.seen();
+                    *seen = Seen::found_by(anchor, &before);
+                    if before.anchor != seen.anchor {
+                        // A power cut between the two files leaves a root that is found anew, not one that is taken for
+                        // another.
+                        self.belief().remember(&before.unanchored())?;
+                    }
+                    self.belief().keep_root(&document)?;
                     self.remember(seen)?;
                     return Ok(root);
                 }
@@ -298,17 +308,7 @@ impl Ask {
 
     /// Read anew before each change: the other product's updates write it too.
     fn seen(&self) -> Seen {
-        match self.files.read(&self.numbers_path(), NUMBERS_BYTES_MAX) {
-            Ok(None) => Seen::default(),
-            Ok(Some(bytes)) => Seen::decode(&bytes).unwrap_or_else(|error| {
-                log::warn!("{} cannot be used, {error}: release keys are found anew", self.numbers_path().display());
-                Seen::default()
-            }),
-            Err(error) => {
-                log::warn!("{error}: release keys are found anew");
-                Seen::default()
-            }
-        }
+        self.belief().mended()
     }
 
     fn remember(&self, seen: &mut Seen) -> Result<(), FileError> {
@@ -317,18 +317,10 @@ impl Ask {
         if today.synchronised && today.seconds > seen.time.saturating_add(86_400) {
             seen.time = today.seconds;
         }
-        let bytes = seen.encode();
-        if self.files.read(&self.numbers_path(), NUMBERS_BYTES_MAX)?.as_deref() == Some(&bytes) {
-            return Ok(());
-        }
-        self.files.write(&self.numbers_path(), &bytes, Access::Private)
+        self.belief().remember(seen)
     }
 
-    fn root_path(&self) -> PathBuf {
-        self.folder.join("root.json")
-    }
-
-    fn numbers_path(&self) -> PathBuf {
-        numbers_path(&self.folder)
+    fn belief(&self) -> Belief<'_> {
+        Belief { files: &*self.files, folder: &self.folder }
     }
 }

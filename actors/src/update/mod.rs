@@ -17,12 +17,14 @@
 //! | `slots.rs` | what lies in the two slots and which one is started (pure) |
 //! | `record.rs` | what is stored of all that (pure) |
 //! | `trust.rs` | which genuine documents are followed (pure) |
+//! | `belief.rs` | which stored root and numbers can be used |
 //! | `check.rs` | in which order the fleet server is asked |
 //! | `berth.rs` | which of the two products has the room for an unfinished download |
 //! | `bring.rs`, `shelf.rs` | nothing: they download, judge, move and read |
 //! | `actor.rs` | nothing: it waits and carries out |
 
 pub mod actor;
+mod belief;
 pub mod berth;
 mod bring;
 pub mod check;

@@ -94,6 +94,8 @@ pub struct Seen {
     channels: Vec<SeenChannel>,
     /// The latest moment that a synchronised clock has shown here, in seconds since 1970.
     pub time: i64,
+    /// Numbers that were seen are not known any more, and no newer document has come since.
+    pub forgotten: bool,
 }
 
 /// The time of day as documents are judged by it.
@@ -139,10 +141,32 @@ impl Anchor {
 }
 
 impl Seen {
-    /// Nothing seen yet by a root that was just found; time goes on.
+    /// What is left when nothing that was stored can be used.
+    #[must_use]
+    pub fn lost() -> Seen {
+        Seen { forgotten: true, ..Seen::default() }
+    }
+
+    /// Whether even the anchor is not known any more.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.forgotten && self.anchor.is_empty()
+    }
+
+    /// The same while one root takes the place of another: whoever reads this finds the root anew.
+    #[must_use]
+    pub fn unanchored(self) -> Seen {
+        Seen { anchor: String::new(), forgotten: self.is_lost(), ..self }
+    }
+
+    /// Nothing seen yet by a root that was just found; time goes on. One found again, because its file was lost, has
+    /// signed what has been seen.
     #[must_use]
     pub fn found_by(anchor: &Anchor, before: &Seen) -> Seen {
-        Seen { anchor: anchor.describe(), channels: Vec::new(), time: before.time }
+        let anchor = anchor.describe();
+        let again = before.anchor == anchor;
+        let channels = if again { before.channels.clone() } else { Vec::new() };
+        Seen { anchor, channels, time: before.time, forgotten: again || before.is_lost() }
     }
 
     /// The bytes of the file.
@@ -157,7 +181,8 @@ impl Seen {
             let _ =
                 write!(body, "{comma}{}:{{\"numbers\":{{{}}},\"version\":{version}}}", quoted(name), numbers.join(","));
         }
-        let _ = write!(body, "}},\"time\":{}}}", self.time);
+        let forgotten = if self.forgotten { ",\"forgotten\":true" } else { "" };
+        let _ = write!(body, "}}{forgotten},\"time\":{}}}", self.time);
         sealed::seal(KIND, &body)
     }
 
@@ -176,6 +201,7 @@ impl Seen {
                 anchor: body.get("anchor")?.as_text()?.into(),
                 channels: channels.collect::<Option<_>>()?,
                 time: body.get("time")?.as_i64()?,
+                forgotten: body.get("forgotten").is_some_and(|forgotten| forgotten.as_bool() == Some(true)),
             })
         };
         read().ok_or(Unusable::Damaged)
@@ -189,6 +215,8 @@ impl Seen {
                 let (channel, found, seen) = (channel.name.clone(), channel.version, seen.version);
                 return Err(TrustError::StepBack { channel, found, seen });
             }
+            // Whoever publishes is heard again.
+            self.forgotten &= channel.version == seen.version;
             // A newer document may name an older release: a recall. The same one may not.
             for (product, number) in seen.numbers.iter().filter(|_| channel.version == seen.version) {
                 let found = channel.entry(product).map_or(0, |entry| entry.number);
@@ -217,6 +245,7 @@ impl Seen {
     pub fn rotate(&mut self, old: &Root, new: &Root) {
         if old.channel != new.channel {
             self.channels.clear();
+            self.forgotten = false;
         }
     }
 

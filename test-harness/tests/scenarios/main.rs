@@ -14,6 +14,7 @@ mod agents_that_fail;
 mod an_agent_updates_itself;
 mod clocks_that_jump;
 mod crash_loops;
+mod damaged_trust;
 mod environment_waits_for_permission;
 mod maintenance_windows;
 mod nonsense_from_the_cloud;
