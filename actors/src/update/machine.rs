@@ -273,7 +273,7 @@ impl Machine {
         let check = self.may_check().then_some(self.check.due);
         let bring = if self.busy || !self.may_bring() { None } else { self.retry };
         let trial = match self.record.state {
-            State::Probation { .. } => self.trial.since.map(|since| since + self.trial_left()),
+            State::Probation { .. } => self.trial.next_look(self.trial_left()),
             _ => None,
         };
         if let Some(at) = self.store_retry {

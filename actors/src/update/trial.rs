@@ -4,6 +4,10 @@ use std::time::Duration;
 
 use board::Mono;
 
+/// Time between two looks that counts at most. The clock goes on while the device sleeps, and a version that sleeps shows
+/// nothing: so whoever watches looks at least this often.
+const LOOK: Duration = Duration::from_secs(60);
+
 /// A version on probation, as far as this start of the agent has seen.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trial {
@@ -18,7 +22,18 @@ pub(super) struct Trial {
 impl Trial {
     /// Time watched until now.
     pub(super) fn watched_at(&self, now: Mono) -> Duration {
-        self.watched + self.since.map_or(Duration::ZERO, |since| now.since(since))
+        self.watched + self.since.map_or(Duration::ZERO, |since| now.since(since).min(LOOK))
+    }
+
+    /// Counts what was watched until now, and goes on.
+    pub(super) fn look(&mut self, now: Mono) {
+        self.pause(now);
+        self.since = Some(now);
+    }
+
+    /// When to look next while `left` of the trial is left to be watched; `None` while it is frozen.
+    pub(super) fn next_look(&self, left: Duration) -> Option<Mono> {
+        self.since.map(|since| since + left.min(LOOK))
     }
 
     /// Stands still from now on.

@@ -12,6 +12,7 @@ mod a_restart_asked_for;
 mod a_weekend_offline;
 mod agents_that_fail;
 mod an_agent_updates_itself;
+mod boards_that_sleep;
 mod clocks_that_jump;
 mod crash_loops;
 mod damaged_trust;

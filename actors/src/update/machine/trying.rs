@@ -52,7 +52,7 @@ impl Machine {
                 if frozen {
                     self.trial.pause(now);
                 } else {
-                    self.trial.since = self.trial.since.or(Some(now));
+                    self.trial.look(now);
                 }
                 self.judge(now, runs_active, effects);
             }

@@ -124,10 +124,20 @@ fn resumed(policy: Policy, record: Record, now: Mono) -> Machine {
     machine
 }
 
+/// Lets time pass: a version on probation is looked at whenever the machine wants to, and nothing comes of it.
+fn look_on(machine: &mut Machine, until: u64) {
+    while matches!(machine.state(), State::Probation { .. })
+        && let Some(due) = machine.deadline().filter(|due| *due < at(until))
+    {
+        assert_eq!(said(&machine.step(due, Event::DeadlinePassed)), "", "a look at {due:?}");
+    }
+}
+
 /// Steps through events and says what each brought.
 fn walk<const N: usize>(machine: &mut Machine, steps: [(u64, Event, &str); N]) {
     for (index, (second, event, expected)) in steps.into_iter().enumerate() {
         let shown = format!("step {index} at {second} s: {event:?}");
+        look_on(machine, second);
         assert_eq!(said(&machine.step(at(second), event)), expected, "{shown}");
     }
 }

@@ -22,7 +22,7 @@ fn the_first_version_comes_and_runs_at_once() {
             (9, runs(1, Slot::A, "1.0.0", Phase::Running, 0), ""),
         ],
     );
-    assert_eq!(machine.deadline(), Some(at(8 + 5 * 60)), "five minutes from the moment it was seen");
+    assert_eq!(machine.deadline(), Some(at(9 + 60)), "it is looked at each minute");
     walk(&mut machine, [(8 + 5 * 60, TIME, "store idle, check stable"), (309, found("1.0.0"), "")]);
     assert_eq!(outcome(&machine), Some(Outcome::Committed));
     assert_eq!(machine.progress().last_error, "");
@@ -129,6 +129,7 @@ fn probation_ends_in_one_of_two_ways() {
         let mut machine = on_probation();
         let mut last = String::new();
         for (second, event) in steps {
+            look_on(&mut machine, second);
             last = said(&machine.step(at(second), event));
         }
         assert_eq!(outcome(&machine), expected, "{case}");
@@ -141,6 +142,22 @@ fn probation_ends_in_one_of_two_ways() {
             Some(_) => assert_eq!(last, "store idle", "{case}"),
             None => {}
         }
+    }
+}
+
+#[test]
+fn time_asleep_proves_nothing_and_condemns_nobody() {
+    let run = |phase| runs(1, Slot::B, "1.1.0", phase, 0);
+    let hours_later = 8 * 3600;
+    for (phase, looks) in [(Phase::Running, 5), (Phase::Starting, 15)] {
+        let mut machine = on_probation();
+        machine.step(at(0), run(phase));
+        // Each sleep counts for one look.
+        for nap in 1..looks {
+            assert_eq!(said(&machine.step(at(nap * hours_later), TIME)), "", "{phase:?} {nap}");
+            assert_eq!(machine.deadline(), Some(at(nap * hours_later + 60)), "one look a minute");
+        }
+        assert!(said(&machine.step(at(looks * hours_later), TIME)).starts_with("store idle"), "{phase:?}");
     }
 }
 
