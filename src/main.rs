@@ -166,7 +166,8 @@ async fn run(
     executor: &Rc<LocalExecutor<'static>>,
 ) -> ExitCode {
     let program = format!("{}/{}", brand::AGENT, note::version());
-    let tls = Tls::new(Trust::System, Some(Arc::new(trusted_time::clock(&PortableFiles, &options.root))));
+    let time = trusted_time::clock(&PortableFiles, &options.root, platform::clock_is_synchronised);
+    let tls = Tls::new(Trust::System, Some(Arc::new(time)));
     let fetch = PortableFetch::new(program.clone(), tls.clone());
     let board = match platform::connect(executor, &options.root.join("run"), fetch) {
         Ok(board) => board,

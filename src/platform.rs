@@ -45,6 +45,13 @@ pub fn ordinary_user() -> bool {
     board_linux::ordinary_user()
 }
 
+/// Whether something trustworthy has set this machine's clock since it was started.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn clock_is_synchronised() -> bool {
+    board_linux::clock::is_synchronised()
+}
+
 /// Connects to the agent whose run folder this is. Blocking; each read and write ends after `limit`.
 #[cfg(target_os = "linux")]
 pub fn ask_console(run_folder: &Path, limit: Duration) -> io::Result<impl Read + Write + use<>> {

@@ -164,7 +164,11 @@ pub async fn check(ask: &Ask, wish: &Wish) -> Result<Found, CheckError> {
     let mut doubtful = fresh("root document", root.expires, today).map_err(about("root document"))?;
 
     let (version, named) = match &wish.setting {
-        VersionSetting::Exact(version) => (version.clone(), None),
+        VersionSetting::Exact(version) => {
+            ask.note_time(&mut seen);
+            ask.belief().remember(&seen)?;
+            (version.clone(), None)
+        }
         VersionSetting::Channel(channel) => {
             let name = channel.name();
             let document = ask.get(address, &releases::channel_path(name)).await?;
@@ -175,7 +179,8 @@ pub async fn check(ask: &Ask, wish: &Wish) -> Result<Found, CheckError> {
             seen = ask.seen();
             seen.follow(&channel).map_err(about(&title))?;
             doubtful |= fresh(&title, channel.expires, today).map_err(about(&title))?;
-            ask.remember(&mut seen)?;
+            ask.note_time(&mut seen);
+            ask.belief().remember(&seen)?;
             let entry = channel.entry(ask.product).ok_or_else(|| CheckError::NotInChannel {
                 channel: name.to_owned(),
                 product: ask.product.to_owned(),
@@ -235,7 +240,7 @@ impl Ask {
             seen.rotate(&root, &next);
             // The root first: numbers that start anew under the old keys would forget what they were for.
             belief.keep_root(&document)?;
-            self.remember(seen)?;
+            belief.remember(seen)?;
             root = next;
         }
         Ok(root)
@@ -261,7 +266,7 @@ impl Ask {
                         self.belief().remember(&before.unanchored())?;
                     }
                     self.belief().keep_root(&document)?;
-                    self.remember(seen)?;
+                    self.belief().remember(seen)?;
                     return Ok(root);
                 }
                 Err(error) => {
@@ -311,13 +316,13 @@ impl Ask {
         self.belief().mended()
     }
 
-    fn remember(&self, seen: &mut Seen) -> Result<(), FileError> {
-        let today = self.today();
-        // To the day: a write for every check would wear out small flash.
-        if today.synchronised && today.seconds > seen.time.saturating_add(86_400) {
-            seen.time = today.seconds;
+    /// Takes the time from a clock that is certain, once documents are fresh by it. To the day: a write for every check
+    /// would wear out small flash. Back too: a clock that was certain and wrong once is not believed for ever.
+    fn note_time(&self, seen: &mut Seen) {
+        let Today { seconds, synchronised } = self.today();
+        if synchronised && !(seen.time..=seen.time.saturating_add(86_400)).contains(&seconds) {
+            seen.time = seconds;
         }
-        self.belief().remember(seen)
     }
 
     fn belief(&self) -> Belief<'_> {

@@ -182,7 +182,7 @@ impl Clock for LinuxClock {
     }
 
     fn wall_is_synchronised(&self) -> bool {
-        kernel_says_synchronised() || Path::new(TIMESYNCD_MARK).exists()
+        is_synchronised()
     }
 
     async fn sleep_until(&self, at: Mono) {
@@ -192,6 +192,12 @@ impl Clock for LinuxClock {
         let mut place = Place { alarm: &self.alarm, at: rounded(now(), at), number: None };
         poll_fn(|context| self.alarm.poll(place.at, &mut place.number, context)).await;
     }
+}
+
+/// Whether something trustworthy has set the wall clock since boot. Of any thread.
+#[must_use]
+pub fn is_synchronised() -> bool {
+    kernel_says_synchronised() || Path::new(TIMESYNCD_MARK).exists()
 }
 
 /// Whether a time daemon keeps the kernel's clock. Any of them (chrony, ntpd, timesyncd) clears the flag, and a kernel

@@ -37,3 +37,34 @@ fn a_clock_at_zero_that_nobody_vouches_for_still_updates() {
     world.restart_agent();
     assert_serves(&mut world, "1.1.0", minutes(2));
 }
+
+#[test]
+fn a_synchronised_clock_that_was_wrong_once_is_not_believed_for_ever() {
+    let mut world = serving(3);
+    let time = |hands: &test_harness::world::Hands| {
+        let bytes = hands.board.files.content("/opt/platform/trust/numbers").expect("kept");
+        let text = String::from_utf8(bytes).expect("text");
+        let (_, time) = text.split_once("\"time\":").expect("it holds the time");
+        time.trim_end_matches(['}', '\n']).parse::<i64>().expect("seconds")
+    };
+    let now = |hands: &test_harness::world::Hands| hands.board.clock.wall_clock().as_millis() / 1000;
+    world.run_for(hours(2));
+    assert!((now(&world) - time(&world)).abs() <= 86_400);
+    world.board.clock.jump_wall(60 * DAY);
+    world.run_for(hours(2));
+    assert!(time(&world) > now(&world) - 86_400, "it is certain");
+    world.board.clock.jump_wall(-60 * DAY);
+    world.run_for(hours(2));
+    assert!(time(&world) <= now(&world), "it is certain again");
+    // By this one every document has expired.
+    let (before, jump) = (time(&world), 3650 * DAY);
+    world.board.clock.jump_wall(jump);
+    world.run_for(hours(2));
+    assert_eq!(time(&world), before, "nothing is fresh by a time that is to be kept");
+    world.board.clock.jump_wall(-jump);
+    // Without anybody who vouches for it, time does not go back.
+    world.board.clock.set_synchronised(false);
+    world.board.clock.jump_wall(-DAY);
+    world.run_for(hours(2));
+    assert_eq!(time(&world), before);
+}
