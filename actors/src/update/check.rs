@@ -177,7 +177,7 @@ pub async fn check(ask: &Ask, wish: &Wish) -> Result<Found, CheckError> {
             let channel = root.channel(&document, name).map_err(|error| about(&title)(error.into()))?;
             // Numbers first: old news is reported as such even when it has expired meanwhile.
             seen = ask.seen();
-            seen.follow(&channel).map_err(about(&title))?;
+            seen.follow(&channel, today).map_err(about(&title))?;
             doubtful |= fresh(&title, channel.expires, today).map_err(about(&title))?;
             ask.note_time(&mut seen);
             ask.belief().remember(&seen)?;

@@ -12,9 +12,9 @@ use std::fmt::Write as _;
 use super::sealed::{self, Unusable};
 
 /// Channels whose numbers are remembered. There are two; a few more may have been tried.
-const CHANNELS_MAX: usize = 8;
-/// Largest file of numbers.
-pub const NUMBERS_BYTES_MAX: usize = 16 * 1024;
+const CHANNELS_MAX: usize = 16;
+/// Largest file of numbers: that many channels with the most products and the longest names have half of it.
+pub const NUMBERS_BYTES_MAX: usize = 64 * 1024;
 /// First word of the file of numbers.
 const KIND: &str = "trust-numbers";
 
@@ -67,6 +67,15 @@ pub enum TrustError {
         /// The number seen in the same document.
         seen: u64,
     },
+    /// To follow it, a channel whose documents still count would have to be forgotten, and old ones could come back.
+    #[error(
+        "channel {channel} is not followed: this device remembers {CHANNELS_MAX} channels and none of them has expired; \
+         choose one that it has followed before"
+    )]
+    ManyChannels {
+        /// Which channel.
+        channel: String,
+    },
     /// Too old to be followed.
     #[error("the {what} expired at {expired}: sign a new one; what is installed stays")]
     Expired {
@@ -84,6 +93,8 @@ struct SeenChannel {
     version: u64,
     /// Highest release number named by that document, for each product.
     numbers: Vec<(String, u64)>,
+    /// When the last of its documents stops counting, in seconds since 1970.
+    expires: i64,
 }
 
 /// Numbers and times that never go back.
@@ -173,13 +184,17 @@ impl Seen {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut body = format!("{{\"anchor\":{},\"channels\":{{", quoted(&self.anchor));
-        for (index, SeenChannel { name, version, numbers }) in self.channels.iter().enumerate() {
+        for (index, SeenChannel { name, version, numbers, expires }) in self.channels.iter().enumerate() {
             let comma = if index == 0 { "" } else { "," };
             let numbers: Vec<_> =
                 numbers.iter().map(|(product, number)| format!("{}:{number}", quoted(product))).collect();
             // Writing into a String cannot fail.
-            let _ =
-                write!(body, "{comma}{}:{{\"numbers\":{{{}}},\"version\":{version}}}", quoted(name), numbers.join(","));
+            let _ = write!(
+                body,
+                "{comma}{}:{{\"expires\":{expires},\"numbers\":{{{}}},\"version\":{version}}}",
+                quoted(name),
+                numbers.join(",")
+            );
         }
         let forgotten = if self.forgotten { ",\"forgotten\":true" } else { "" };
         let _ = write!(body, "}}{forgotten},\"time\":{}}}", self.time);
@@ -194,7 +209,9 @@ impl Seen {
             let numbers =
                 channel.get("numbers")?.entries().map(|(product, number)| Some((product.into(), number.as_u64()?)));
             let numbers = numbers.collect::<Option<_>>()?;
-            Some(SeenChannel { name: name.into(), version: channel.get("version")?.as_u64()?, numbers })
+            // Not known: as long as it takes.
+            let expires = channel.get("expires").and_then(Value::as_i64).unwrap_or(i64::MAX);
+            Some(SeenChannel { name: name.into(), version: channel.get("version")?.as_u64()?, numbers, expires })
         });
         let read = || {
             Some(Seen {
@@ -208,7 +225,7 @@ impl Seen {
     }
 
     /// Judges a genuine channel document by what has been seen, and remembers it.
-    pub fn follow(&mut self, channel: &Channel) -> Result<(), TrustError> {
+    pub fn follow(&mut self, channel: &Channel, today: Today) -> Result<(), TrustError> {
         let known = self.channels.iter().position(|seen| seen.name == channel.name);
         if let Some(seen) = known.and_then(|index| self.channels.get(index)) {
             if channel.version < seen.version {
@@ -227,12 +244,23 @@ impl Seen {
             }
         }
         let numbers = channel.products.iter().map(|entry| (entry.product.clone(), entry.number)).collect();
-        let seen = SeenChannel { name: channel.name.clone(), version: channel.version, numbers };
+        let expires = channel.expires.unix_seconds();
+        let mut seen = SeenChannel { name: channel.name.clone(), version: channel.version, numbers, expires };
         match known.and_then(|index| self.channels.get_mut(index)) {
-            Some(known) => *known = seen,
+            Some(known) => {
+                if known.expires != i64::MAX {
+                    seen.expires = seen.expires.max(known.expires);
+                }
+                *known = seen;
+            }
             None => {
-                if self.channels.len() == CHANNELS_MAX {
-                    self.channels.remove(0);
+                if self.channels.len() >= CHANNELS_MAX {
+                    // What has expired for certain leads nobody backwards.
+                    let over = |seen: &SeenChannel| today.synchronised && seen.expires <= today.seconds;
+                    let Some(over) = self.channels.iter().position(over) else {
+                        return Err(TrustError::ManyChannels { channel: channel.name.clone() });
+                    };
+                    self.channels.remove(over);
                 }
                 self.channels.push(seen);
             }
