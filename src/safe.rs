@@ -2,20 +2,16 @@
 //!
 //! Owns which files are set aside. Identity stays, because without it nobody can help; so do what is believed of
 //! releases, because to forget it would let old ones in, the machine server's record, so that the running one is adopted
-//! and no second one started, the installed versions, which of them have failed here, and the log lines that wait.
+//! and no second one started, the installed versions, and the log lines that wait.
+//!
+//! The update records stay, too: a device that forgets them forgets which machine server it has, which version is on
+//! trial and which ones failed. One that cannot be read is set aside by every start, and the slots are believed. What
+//! `--safe` gives up of them is a walk that has not reached its switch ([`actors::update::Policy::safe`]).
 
 use std::{
     fs, io,
     path::{Path, PathBuf},
 };
-
-use actors::update::{
-    record::{RECORD_BYTES_MAX, Record},
-    slots::Layout,
-};
-use api::brand;
-use board::files::{Access, Files as _};
-use board_portable::PortableFiles;
 
 use crate::launcher::{self, disk::SystemDisk};
 
@@ -35,48 +31,31 @@ pub fn set_aside(root: &Path) {
     }
 }
 
-/// What that did, or why it could not: one sentence for each file that is there.
-fn files_set_aside(root: &Path, again: bool) -> Vec<Result<String, String>> {
-    let state = root.join("state");
-    let files = [state.join("config.cache"), state.join("restarts.counter")];
-    let mut said: Vec<_> =
-        files.iter().filter_map(|path| one(path, again).map(|done| done.map(|(said, _)| said))).collect();
-    for product in [brand::AGENT, brand::MACHINE_SERVER] {
-        let record = Layout::new(root, product).record();
-        match one(&record, again) {
-            Some(Ok((sentence, aside))) => {
-                said.push(Ok(sentence));
-                said.extend(keep_lessons(&record, &aside));
-            }
-            Some(Err(failed)) => said.push(Err(failed)),
-            None => {}
-        }
-    }
-    said
-}
-
-/// What was done, and where the file is now; `None` when there is none.
-fn one(path: &Path, again: bool) -> Option<Result<(String, PathBuf), String>> {
-    let named = |ending: &str| PathBuf::from(format!("{}{ending}", path.display()));
-    let first = named(ASIDE);
-    fs::symlink_metadata(path).ok()?;
-    let aside = if again && fs::symlink_metadata(&first).is_ok() { named(ASIDE_AGAIN) } else { first };
-    let renamed = remove(&aside).and_then(|()| fs::rename(path, &aside));
-    Some(match renamed {
-        Ok(()) => Ok((format!("{} is set aside", path.display()), aside)),
-        Err(error) => Err(format!("{} could not be set aside: {error}", path.display())),
+/// Each file that is set aside, and its name from then on; the second one if a safe start before this has the first.
+#[must_use]
+pub fn files(root: &Path) -> [[PathBuf; 3]; 2] {
+    ["config.cache", "restarts.counter"].map(|name| {
+        let path = root.join("state").join(name);
+        let named = |ending: &str| PathBuf::from(format!("{}{ending}", path.display()));
+        [path.clone(), named(ASIDE), named(ASIDE_AGAIN)]
     })
 }
 
-/// A version that failed here would fail here again: that is not forgotten with the rest of its record.
-fn keep_lessons(record: &Path, aside: &Path) -> Option<Result<String, String>> {
-    let bytes = PortableFiles.read(aside, RECORD_BYTES_MAX).ok()??;
-    let lessons = Record::decode(&bytes).ok()?.lessons()?;
-    let bad: Vec<&str> = lessons.bad.iter().map(|bad| bad.version.as_str()).collect();
-    let bad = if bad.is_empty() { "none".to_owned() } else { bad.join(", ") };
-    Some(match PortableFiles.write(record, &lessons.encode(), Access::Private) {
-        Ok(()) => Ok(format!("kept of it: versions that failed here: {bad}")),
-        Err(error) => Err(format!("versions that failed here, {bad}, are forgotten: {error}: {}", error.source)),
+/// What that did, or why it could not: one sentence for each file that is there.
+fn files_set_aside(root: &Path, again: bool) -> Vec<Result<String, String>> {
+    let set_aside = |[path, first, later]: [PathBuf; 3]| {
+        let aside = if again && fs::symlink_metadata(&first).is_ok() { later } else { first };
+        one(&path, &aside)
+    };
+    files(root).into_iter().filter_map(set_aside).collect()
+}
+
+fn one(path: &Path, aside: &Path) -> Option<Result<String, String>> {
+    fs::symlink_metadata(path).ok()?;
+    let renamed = remove(aside).and_then(|()| fs::rename(path, aside));
+    Some(match renamed {
+        Ok(()) => Ok(format!("{} is set aside", path.display())),
+        Err(error) => Err(format!("{} could not be set aside: {error}", path.display())),
     })
 }
 
@@ -90,17 +69,22 @@ fn remove(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use actors::update::slots::{Installed, Slot, Slots};
-
     use super::*;
 
     #[test]
     fn state_is_set_aside_and_what_must_stay_stays() {
         let root = tempfile::tempdir().expect("a folder");
         let at = |name: &str| root.path().join(name);
-        let gone = ["config.cache", "restarts.counter", "platform-agent.record", "platform-server.record"];
-        let stays =
-            ["machine-server.process", "platform-agent.pointer", "platform-agent.starts", "config.cache.corrupt"];
+        let gone = ["config.cache", "restarts.counter"];
+        let stays = [
+            "machine-server.process",
+            "platform-agent.pointer",
+            "platform-agent.record",
+            "platform-agent.starts",
+            "platform-server.pointer",
+            "platform-server.record",
+            "config.cache.corrupt",
+        ];
         fs::create_dir_all(at("state")).expect("made");
         fs::create_dir_all(at("trust")).expect("made");
         fs::write(at("trust/numbers"), "kept").expect("written");
@@ -109,7 +93,7 @@ mod tests {
                 fs::write(at("state").join(name), round).expect("written");
             }
             let said = files_set_aside(root.path(), false);
-            assert!(said.len() == 4 && said.iter().all(Result::is_ok), "{said:?}");
+            assert!(said.len() == 2 && said.iter().all(Result::is_ok), "{said:?}");
             for name in gone {
                 assert!(!at("state").join(name).exists(), "{name}");
                 assert_eq!(fs::read_to_string(at("state").join(format!("{name}.set-aside"))).expect(name), round);
@@ -125,32 +109,13 @@ mod tests {
     }
 
     #[test]
-    fn versions_that_failed_are_not_forgotten_and_the_first_evidence_is_kept() {
+    fn the_first_evidence_is_kept() {
         let root = tempfile::tempdir().expect("a folder");
         let at = |name: &str| root.path().join("state").join(name);
         fs::create_dir_all(at("")).expect("made");
-        let content =
-            |version: &str, byte| Installed { version: version.into(), sha256: [byte; 32], length: 7, pin: None };
-        let mut record =
-            Record { wanted: "stable".into(), retried: 3, reason: "it crashed".into(), ..Record::default() };
-        record.remember_bad(&content("2.0.0", 2));
-        record.slots.set(Slot::A, Some(content("1.0.0", 1)));
-        record.slots.active = Some(Slot::A);
-        let lessons = Record { slots: Slots::default(), ..record.clone() };
-        for product in ["platform-agent", "platform-server"] {
-            fs::write(at(&format!("{product}.record")), record.encode()).expect("written");
-        }
         fs::write(at("config.cache"), "what led to it").expect("written");
         for again in [false, true, true] {
-            let said = files_set_aside(root.path(), again);
-            assert!(said.iter().all(Result::is_ok), "{said:?}");
-            assert!(said.iter().flatten().any(|said| said.contains("2.0.0")), "{said:?}");
-            for product in ["platform-agent", "platform-server"] {
-                let read =
-                    |ending: &str| Record::decode(&fs::read(at(&format!("{product}.record{ending}"))).expect("there"));
-                assert_eq!(read(""), Ok(lessons.clone()), "{again}");
-                assert_eq!(read(".set-aside"), Ok(record.clone()), "{again}");
-            }
+            assert!(files_set_aside(root.path(), again).iter().all(Result::is_ok));
             assert_eq!(fs::read_to_string(at("config.cache.set-aside")).expect("kept"), "what led to it");
             fs::write(at("config.cache"), format!("after {again}")).expect("written");
         }

@@ -292,7 +292,7 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
                 update::Launched { slot: launched.slot, note: launched.note, refused: launched.refused, version };
             let kind = update::Kind::Agent(launched);
             update::actor::run(
-                update::Policy { layout: own, kind, minute, wait: Some(false), seed: random() },
+                update::Policy { layout: own, kind, minute, wait: Some(false), seed: random(), safe },
                 updates(Keeper::Agent(own_report.watch()), lifeline),
                 updating(to_successor, own_progress.clone()),
             )
@@ -302,7 +302,7 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
     supervisor.start(Actor::Update, "update of the machine server", |lifeline| {
         let layout = Layout::new(&root, brand::MACHINE_SERVER);
         update::actor::run(
-            update::Policy { layout, kind: update::Kind::MachineServer, minute, wait, seed: random() },
+            update::Policy { layout, kind: update::Kind::MachineServer, minute, wait, seed: random(), safe },
             updates(Keeper::Server(report.watch()), lifeline),
             updating(to_server, progress.clone()),
         )

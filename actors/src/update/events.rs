@@ -132,8 +132,9 @@ pub enum Effect {
     Tell(Command),
 }
 
-/// The most that one step asks for: give up a walk, store, and start another one.
-pub type Effects = heapless::Vec<Effect, 8>;
+/// The most that one step asks for: begin once more after a disk that took nothing, store, give up a walk, and start
+/// another one.
+pub type Effects = heapless::Vec<Effect, 16>;
 
 /// Room for it is proven by the tests, which take every way through a step.
 pub(super) fn give(effects: &mut Effects, effect: Effect) {

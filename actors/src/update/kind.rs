@@ -3,7 +3,7 @@
 //! | | machine server | agent |
 //! |---|---|---|
 //! | tried | at an opening, or when its window allows | when its keeper says that nothing speaks against it |
-//! | pointer | follows the switch | on stable storage before the switch, and says "trial" |
+//! | pointer | follows the switch | on stable storage before the switch |
 //! | taken back | by this agent | by this agent, or by the launcher before it |
 //! | proven by | running and no crash, 5 minutes | all actors alive and the fleet server reached, 10 minutes |
 //! | unsigned pins | as the manufacturer says | local files only |

@@ -57,6 +57,8 @@ pub struct Policy {
     pub wait: Option<bool>,
     /// Differs per device.
     pub seed: u64,
+    /// The agent was started with `--safe`: a walk that has not reached its switch is given up.
+    pub safe: bool,
 }
 
 /// Whether the first opening is answered.
@@ -96,13 +98,20 @@ pub(super) struct Said {
     pub(super) launcher: String,
 }
 
+/// What goes back when a step could not be stored.
+#[derive(Clone, Debug)]
+struct Before {
+    record: Record,
+    answered: u64,
+    begun: bool,
+}
+
 /// The decisions for one product.
 pub struct Machine {
     pub(super) policy: Policy,
     pub(super) record: Record,
-    /// The record and the opening answered before the last step that changed the record, for when that could not be
-    /// stored.
-    before: Option<(Record, u64)>,
+    /// What the last step that changed the record found, for when that could not be stored.
+    before: Option<Before>,
     /// The disk takes nothing; it is tried again then.
     store_retry: Option<Mono>,
     wish: Option<Rc<Wish>>,
@@ -115,8 +124,14 @@ pub struct Machine {
     reached: bool,
     /// It has not been reached since then, as far as this life knows.
     unreached_since: Mono,
+    /// What follows from how this life began is in the record.
+    begun: bool,
     /// The agent is still here although it was to be handed over.
     stays: bool,
+    /// This step undoes that switch.
+    stay_begun: bool,
+    /// The last wish for another try.
+    edition: u64,
     wait: Wait,
     check: Check,
     /// Something is being downloaded, judged or placed.
@@ -164,7 +179,10 @@ impl Machine {
             held: 0,
             reached: false,
             unreached_since: now,
+            begun: false,
             stays: false,
+            stay_begun: false,
+            edition: 0,
             wait,
             busy: false,
             retry: None,
@@ -177,12 +195,18 @@ impl Machine {
 
     /// The first step: one arm per stored state says where each continues.
     pub fn resume(&mut self) -> Effects {
-        let was = (self.record.clone(), self.answered);
+        let was = self.now_is();
         let mut effects = Effects::new();
+        self.begin(&mut effects);
+        self.settle(was, effects)
+    }
+
+    fn begin(&mut self, effects: &mut Effects) {
+        self.begun = true;
         self.believe_the_launcher();
         match &self.record.state {
             // What has arrived belongs to no walk.
-            State::Idle(_) => give(&mut effects, Effect::Discard),
+            State::Idle(_) => give(effects, Effect::Discard),
             // These begin again once the settings are known, which may have changed meanwhile.
             State::Downloading(_) | State::Verifying(_) | State::Placing(..) => {}
             // A candidate that is not there any more is fetched again by the next check.
@@ -208,8 +232,11 @@ impl Machine {
             self.said.verdict.clone_from(&self.record.reason);
         }
         // A power cut may have come between record and pointer.
-        self.point(&mut effects);
-        self.settle(was, effects)
+        self.point(effects);
+    }
+
+    fn now_is(&self) -> Before {
+        Before { record: self.record.clone(), answered: self.answered, begun: self.begun }
     }
 
     /// The only place where anything changes.
@@ -219,7 +246,8 @@ impl Machine {
             Event::NotPointed(reason) => self.not_pointed(now, reason),
             _ => {}
         }
-        let was = (self.record.clone(), self.answered);
+        self.stay_begun = false;
+        let was = self.now_is();
         let mut effects = Effects::new();
         match event {
             Event::Wish(wish) => self.wished(now, wish, &mut effects),
@@ -292,9 +320,12 @@ impl Machine {
 
     /// The record could not be stored: everything is as it is on the disk.
     fn fall_back(&mut self, now: Mono, reason: &str) {
-        if let Some((record, answered)) = self.before.take() {
-            (self.record, self.answered) = (record, answered);
+        if let Some(Before { record, answered, begun }) = self.before.take() {
+            (self.record, self.answered, self.begun) = (record, answered, begun);
         }
+        // Nobody was told anything.
+        self.stays |= self.stay_begun;
+        self.way_back_told = false;
         self.busy = false;
         self.check.running = false;
         reason.clone_into(&mut self.said.disk);
@@ -321,10 +352,14 @@ impl Machine {
             Some(_) => {
                 self.store_retry = None;
                 self.said.disk.clear();
+                if !self.begun {
+                    self.begin(effects);
+                }
                 // What was wished when the disk refused is not in the record.
                 if let Some(wish) = self.wish.clone() {
                     self.wished(now, wish, effects);
                 }
+                self.try_again(now, self.edition, effects);
             }
             None => {}
         }
@@ -351,13 +386,13 @@ impl Machine {
     }
 
     /// Puts the record in front of everything else, if this step has changed it.
-    fn settle(&mut self, (was, answered): (Record, u64), mut effects: Effects) -> Effects {
+    fn settle(&mut self, was: Before, mut effects: Effects) -> Effects {
         self.before = None;
-        if self.record != was {
+        if self.record != was.record {
             let store = Effect::Store(Box::new(self.record.clone()));
             let stored = effects.insert(0, store);
             assert!(stored.is_ok(), "a step asks for no more than its effects can hold");
-            self.before = Some((was, answered));
+            self.before = Some(was);
         }
         effects
     }

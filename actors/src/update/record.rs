@@ -227,14 +227,15 @@ impl Record {
         })
     }
 
-    /// What an agent that begins without its stored state must know all the same: which version is wanted, which ones
-    /// have failed here, why the last one was taken back, and the last try again that was wished for. `None` when there
-    /// is nothing to know.
-    #[must_use]
-    pub fn lessons(&self) -> Option<Record> {
-        let Record { wanted, bad, retried, reason, .. } = self.clone();
-        let lessons = Record { wanted, bad, retried, reason, ..Record::default() };
-        (lessons != Record::default()).then_some(lessons)
+    /// Forgets what was being brought here, and that a version was to be switched to. What lies in the slots, a trial that
+    /// has begun and the versions that failed are not forgotten.
+    pub fn give_up_walk(&mut self) {
+        match self.state {
+            State::Downloading(_) | State::Verifying(_) | State::Placing(..) | State::Staged | State::Waiting => {
+                self.state = State::default();
+            }
+            State::Idle(_) | State::Switching | State::Probation { .. } => {}
+        }
     }
 
     /// Remembers a version as bad.

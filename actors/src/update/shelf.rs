@@ -6,15 +6,15 @@ use super::{
     actor::Ports,
     kind::Kind,
     machine::Policy,
-    record::{RECORD_BYTES_MAX, Record, State},
-    slots::{Installed, Layout, Pointer, Slot, Slots},
+    record::{Outcome, RECORD_BYTES_MAX, Record, State},
+    slots::{Installed, Layout, Pointer, Slot},
 };
 
 /// What has arrived of a download is given up when nothing was added to it for this long: a small disk needs the room.
 const PARTIAL_AGE_MAX: Duration = Duration::from_secs(3 * 24 * 3600);
 
 /// What a version is called whose bytes are there and whose name is not.
-const UNKNOWN: &str = "unknown";
+pub(super) const UNKNOWN: &str = "unknown";
 
 /// What is stored, compared with what is there.
 pub(super) async fn load(policy: &Policy, ports: &Ports) -> Record {
@@ -25,27 +25,26 @@ pub(super) async fn load(policy: &Policy, ports: &Ports) -> Record {
         listed.into_iter().find(|entry| name.ends_with(&entry.name)).map(|entry| entry.len)
     });
     let mut record = match ports.files.read(&layout.record(), RECORD_BYTES_MAX) {
-        // Whoever installs an agent puts it into a slot, and leaves the record to the agent. One that had to begin with
-        // `--safe` has set it aside.
-        Ok(None) => recover(layout, lengths, ports).await,
+        // Whoever installs an agent puts it into a slot, and leaves the record to the agent.
+        Ok(None) => recover(policy, lengths, ports).await,
         Ok(Some(bytes)) => match Record::decode(&bytes) {
-            Ok(record) if record.state == State::default() && record.slots == Slots::default() => {
-                Record { slots: recover(layout, lengths, ports).await.slots, ..record }
-            }
             Ok(record) => record,
             Err(error) => {
                 log::error!("{} cannot be used, {error}: it is set aside", layout.record().display());
                 if let Err(error) = ports.files.rename(&layout.record(), &layout.record_aside()) {
                     log::error!("{error}");
                 }
-                recover(layout, lengths, ports).await
+                recover(policy, lengths, ports).await
             }
         },
         Err(error) => {
             log::error!("{error}: {}", error.source);
-            recover(layout, lengths, ports).await
+            recover(policy, lengths, ports).await
         }
     };
+    if policy.safe {
+        record.give_up_walk();
+    }
     if let Kind::Agent(launched) = &policy.kind {
         // What runs is there, whatever the books say of it.
         let slot = launched.slot;
@@ -105,8 +104,9 @@ pub(super) fn discard_others(layout: &Layout, ports: &Ports) {
 }
 
 /// What the slots hold, without a record of it: what is there can be started, and its digest tells the next check which
-/// version it is.
-async fn recover(layout: &Layout, lengths: [Option<u64>; 2], ports: &Ports) -> Record {
+/// version it is. A version that had to prove itself still has to.
+async fn recover(policy: &Policy, lengths: [Option<u64>; 2], ports: &Ports) -> Record {
+    let layout = &policy.layout;
     let mut record = Record::default();
     for (slot, length) in Slot::ALL.into_iter().zip(lengths) {
         if length.is_some() {
@@ -114,8 +114,31 @@ async fn recover(layout: &Layout, lengths: [Option<u64>; 2], ports: &Ports) -> R
         }
     }
     let pointer = ports.files.read(&layout.pointer(), RECORD_BYTES_MAX).ok().flatten();
-    record.slots.active = pointer.and_then(|pointer| Pointer::read(&pointer)).map(|pointer| pointer.slot);
+    let pointer = pointer.and_then(|pointer| Pointer::read(&pointer));
+    record.slots.active = pointer.map(|pointer| pointer.slot);
+    let on_trial = match pointer {
+        Some(pointer) => pointer.trial && record.slots.active().is_some(),
+        // Nobody knows which of two machine servers is the proven one. An agent was chosen by its launcher.
+        None => !policy.kind.is_agent() && record.slots.a.is_some() && record.slots.b.is_some(),
+    };
+    if on_trial {
+        record.state = State::Probation { restarts: 0 };
+    } else if let Some(reason) = went_back(policy, &record) {
+        // What the launcher did is otherwise remembered by the record alone.
+        record.state = State::Idle(Outcome::RolledBack);
+        if let Some(failed) = record.slots.spare().cloned() {
+            record.remember_bad(&failed);
+        }
+        record.reason = reason;
+    }
     record
+}
+
+/// Why the launcher went back to the slot that the pointer names, if it did. What it tells of `--safe` is another matter.
+fn went_back(policy: &Policy, record: &Record) -> Option<String> {
+    let launched = policy.kind.launched()?;
+    let note = launched.note.clone()?;
+    (!policy.safe && record.slots.active == Some(launched.slot)).then_some(note)
 }
 
 /// What lies in a slot, by its bytes alone.

@@ -2,30 +2,19 @@
 //!
 //! Only what `main` does around the wiring is repeated here: ready, watchdog, stopping, and where log records go.
 
-use std::{
-    cell::RefCell,
-    path::{Path, PathBuf},
-    rc::Rc,
-    sync::Once,
-};
+use std::{cell::RefCell, path::Path, rc::Rc, sync::Once};
 
 use actors::{
     cloud::port::Cloud,
     kit::{lossy, mailbox},
     logs::line::{Level, Line, TEXT_BYTES_MAX},
-    update::{
-        record::{RECORD_BYTES_MAX, Record},
-        slots::Layout,
-    },
 };
 use api::brand;
-use board::{
-    Board,
-    files::{Access, Files},
-};
+use board::{Board, files::Files};
 use board_sim::{Random, SimClock};
 use platform_agent::{
     launcher::{self, Disk as _, LIVED, Mark, disk::OnBoard},
+    safe,
     wiring::{self, Identity, Options, Parts},
 };
 use smol::future::FutureExt as _;
@@ -199,20 +188,11 @@ fn stillborn(conduct: Conduct, board: &Board) -> Option<Started> {
     Some(Started { run, stop: Box::new(|| ()) })
 }
 
-/// What `--safe` does before anything is read: see `platform_agent::safe`.
+/// What `--safe` does before anything is read.
 fn set_aside(files: &dyn Files) {
-    let root = Path::new(brand::ROOT_FOLDER);
-    let records = [brand::AGENT, brand::MACHINE_SERVER].map(|product| Layout::new(root, product).record());
-    let state = root.join("state");
-    for path in [state.join("config.cache"), state.join("restarts.counter")].into_iter().chain(records) {
-        let aside = PathBuf::from(format!("{}.set-aside", path.display()));
+    for [path, aside, _] in safe::files(Path::new(brand::ROOT_FOLDER)) {
         // One that is not there cannot be renamed.
-        if files.rename(&path, &aside).is_err() {
-            continue;
-        }
-        let kept = files.read(&aside, RECORD_BYTES_MAX).ok().flatten();
-        let lessons = kept.and_then(|bytes| Record::decode(&bytes).ok()?.lessons());
-        let _ = lessons.map(|lessons| files.write(&path, &lessons.encode(), Access::Private));
+        let _ = files.rename(&path, &aside);
     }
 }
 

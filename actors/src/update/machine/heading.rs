@@ -25,11 +25,14 @@ impl Machine {
         let old = self.wish.replace(Rc::clone(&wish));
         let rekeyed = old.as_ref().is_some_and(|old| old.release_keys != wish.release_keys);
         if text != self.record.wanted {
-            // Another wish is another chance, also for versions that failed.
+            // Another wish is another chance, also for versions that failed. A record that was lost knew the wish, too.
+            let is_another = !self.record.wanted.is_empty();
             self.record.wanted = text;
-            self.record.bad.clear();
-            self.record.reason.clear();
-            self.said = Said::default();
+            if is_another {
+                self.record.bad.clear();
+                self.record.reason.clear();
+                self.said = Said::default();
+            }
             self.forget_trouble();
             self.check.answered = false;
             self.turn_back(effects);
@@ -42,6 +45,7 @@ impl Machine {
     /// Tries versions again that failed here, and what waits for its next attempt at once. Each edition once: it is
     /// stored with what it changes, and said again until this device has reported it.
     pub(super) fn try_again(&mut self, now: Mono, edition: u64, effects: &mut Effects) {
+        self.edition = edition;
         if edition <= self.record.retried {
             return;
         }

@@ -27,7 +27,8 @@ const OFFLINE_MINUTES: u32 = 10;
 const REASON_BYTES_MAX: usize = 400;
 
 impl Machine {
-    /// Compares the record with the slot that this agent was started from. Before anything else.
+    /// Compares the record with the slot that this agent was started from. Before anything else, and again as long as
+    /// what follows from it could not be stored.
     pub(super) fn believe_the_launcher(&mut self) {
         let Some(Launched { slot, note, refused, .. }) = self.policy.kind.launched().cloned() else { return };
         if self.record.slots.active == Some(slot) {
@@ -115,22 +116,35 @@ impl Machine {
         self.store_retry = Some(now + STORE_RETRY);
         self.way_back_told = false;
         self.stays = true;
+        // What stood behind it in that step was not begun.
+        self.busy = false;
+        self.check.running = false;
     }
 
     /// The keeper could not carry a hand-over out, and tries it again later when it is told to.
     pub(super) fn refused(&mut self, reason: &str) {
         self.said.hand_over = format!("the agent could not be handed over to the next version: {reason}");
         self.way_back_told = false;
-        self.stays = true;
+        // One of an earlier life is only said.
+        self.stays |= self.record.state == State::Switching;
     }
 
     /// A switch that did not happen: everything is as before it, and it is tried again.
     pub(super) fn stay(&mut self, effects: &mut Effects) {
-        if !std::mem::take(&mut self.stays) {
+        if !self.stays {
             return;
         }
         self.record.slots.switch();
         self.record.state = State::Waiting;
+        self.wait_again(effects);
+    }
+
+    /// The keeper gave the switch up, or does not know that nothing came of it: it is told once more, pointer first.
+    pub(super) fn wait_again(&mut self, effects: &mut Effects) {
+        if !std::mem::take(&mut self.stays) {
+            return;
+        }
+        self.stay_begun = true;
         self.point(effects);
         if let Some(program) = self.candidate() {
             give(effects, Effect::Tell(Command::Switch { program }));
@@ -140,8 +154,7 @@ impl Machine {
     /// Says in the pointer file what is started next.
     pub(super) fn point(&self, effects: &mut Effects) {
         let Some(slot) = self.record.slots.active else { return };
-        let on_trial = matches!(self.record.state, State::Switching | State::Probation { .. });
-        let trial = on_trial && self.policy.kind.is_agent();
+        let trial = matches!(self.record.state, State::Switching | State::Probation { .. });
         give(effects, Effect::Point(Pointer { slot, trial }));
     }
 }

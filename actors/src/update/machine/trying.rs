@@ -12,6 +12,7 @@ use crate::{
     update::{
         events::{Effect, Effects, give},
         record::{Outcome, State},
+        shelf::UNKNOWN,
         slots::Slot,
         trial::Trial,
     },
@@ -32,7 +33,7 @@ impl Machine {
                 }
             }
             // The keeper says when, and is answered.
-            State::Waiting if is_agent => {}
+            State::Waiting if is_agent => self.wait_again(effects),
             // The window is gone from the configuration: the next opening decides, as it does without one.
             State::Waiting if self.wish.is_some() && !has_window && !self.runs(self.candidate()) => {
                 if let Some(program) = self.program() {
@@ -42,8 +43,8 @@ impl Machine {
             }
             State::Waiting if self.runs(self.candidate()) => {
                 self.record.slots.switch();
-                self.point(effects);
                 self.begin_probation(now);
+                self.point(effects);
             }
             State::Switching if runs_active => self.begin_probation(now),
             State::Switching if is_agent => self.stay(effects),
@@ -81,6 +82,7 @@ impl Machine {
             if self.policy.kind.is_agent() {
                 self.point(effects);
             }
+            self.stays = false;
             give(effects, Effect::Tell(Command::Back { program }));
         }
     }
@@ -99,9 +101,7 @@ impl Machine {
             self.record.state = State::Idle(Outcome::Committed);
             (self.record.unseen, self.record.waived) = (0, false);
             self.said.verdict.clear();
-            if self.policy.kind.is_agent() {
-                self.point(effects);
-            }
+            self.point(effects);
             // Something else may have been meant meanwhile.
             self.pursue(now, effects);
         } else if watched >= whole.saturating_mul(READY_FACTOR) {
@@ -228,11 +228,13 @@ impl Machine {
     }
 
     /// Whether this is what runs. The agent is named by where it lies: what it is called may differ, and nothing is
-    /// put where it runs from.
+    /// put where it runs from. So is a machine server whose name was lost, or was when it was started.
     fn runs(&self, program: Option<Program>) -> bool {
         match (&self.server.program, program) {
             (Some(running), Some(program)) => {
-                running.path == program.path && (self.policy.kind.is_agent() || running.version == program.version)
+                let named = running.version == program.version;
+                let nameless = [&running.version, &program.version].into_iter().any(|version| version == UNKNOWN);
+                running.path == program.path && (named || nameless || self.policy.kind.is_agent())
             }
             _ => false,
         }

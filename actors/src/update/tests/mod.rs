@@ -34,7 +34,7 @@ fn at(seconds: u64) -> Mono {
 
 fn policy() -> Policy {
     let layout = Layout::new(Path::new("/root"), brand::MACHINE_SERVER);
-    Policy { layout, kind: Kind::MachineServer, minute: MINUTE, wait: Some(false), seed: 1 }
+    Policy { layout, kind: Kind::MachineServer, minute: MINUTE, wait: Some(false), seed: 1, safe: false }
 }
 
 /// Bytes of a version: its number repeated.

@@ -235,8 +235,30 @@ fn what_keeps_it_here_is_said_and_tried_again() {
     walk(
         &mut machine,
         [
-            (11, TIME, "store waiting, point a, switch 1.1.0"),
+            (11, TIME, "store waiting, point a, switch 1.1.0, check stable"),
             (12, is(2, Slot::A, Phase::Running), "store switching, point b trial, run 2 1.1.0"),
+        ],
+    );
+    // The pointer could not be put back either: the keeper is told once it is.
+    let mut machine = staged();
+    walk(
+        &mut machine,
+        [
+            (1, is(1, Slot::A, Phase::Running), "store switching, point b trial, run 1 1.1.0"),
+            (2, refused(1, Slot::A, 1), "store waiting, point a, switch 1.1.0"),
+            (2, Event::NotPointed("no space".into()), ""),
+            (12, TIME, "point a, switch 1.1.0, check stable"),
+        ],
+    );
+    // Nor could the record: it goes on once the disk takes it.
+    let mut machine = staged();
+    walk(
+        &mut machine,
+        [
+            (1, is(1, Slot::A, Phase::Running), "store switching, point b trial, run 1 1.1.0"),
+            (2, refused(1, Slot::A, 1), "store waiting, point a, switch 1.1.0"),
+            (2, Event::NotStored("no space".into()), ""),
+            (12, TIME, "store waiting, point a, switch 1.1.0, check stable"),
         ],
     );
     // Nor the record: the same opening is answered once the disk takes it.
@@ -262,6 +284,26 @@ fn what_keeps_it_here_is_said_and_tried_again() {
             (1810, TIME, "point a, back 1.0.0"),
         ],
     );
+}
+
+#[test]
+fn what_the_launcher_did_is_stored_once_the_disk_takes_it() {
+    let stored = record(State::Switching, slots(Some(Slot::B), Some("1.0.0"), Some("1.1.0")));
+    let mut machine = Machine::new(own(Slot::A, Some("back to slot a")), stored, at(0));
+    assert_eq!(said(&machine.resume()), "store idle, discard, point a");
+    walk(
+        &mut machine,
+        [
+            (0, Event::NotStored("no space".into()), ""),
+            (1, is(0, Slot::A, Phase::Running), ""),
+            (10, TIME, "store idle, discard, point a"),
+            (10, wants(wish("stable")), ""),
+            (11, REACHED, "check stable"),
+            (12, found("1.1.0"), ""),
+            (13, found("1.2.0"), "store downloading, download 1.2.0"),
+        ],
+    );
+    assert_eq!(machine.progress().bad_versions, ["1.1.0"]);
 }
 
 #[test]

@@ -17,13 +17,13 @@ fn the_first_version_comes_and_runs_at_once() {
             (2, found("1.0.0"), "store downloading, download 1.0.0"),
             (5, Event::Downloaded(Ok(())), "store verifying, verify 1.0.0"),
             (6, Event::Verified(Ok(installed("1.0.0"))), "store placing, place a"),
-            (7, Event::Placed(Ok(())), "store switching, point a, run 1 1.0.0"),
+            (7, Event::Placed(Ok(())), "store switching, point a trial, run 1 1.0.0"),
             (8, runs(1, Slot::A, "1.0.0", Phase::Starting, 0), "store probation"),
             (9, runs(1, Slot::A, "1.0.0", Phase::Running, 0), ""),
         ],
     );
     assert_eq!(machine.deadline(), Some(at(9 + 60)), "it is looked at each minute");
-    walk(&mut machine, [(8 + 5 * 60, TIME, "store idle, check stable"), (309, found("1.0.0"), "")]);
+    walk(&mut machine, [(8 + 5 * 60, TIME, "store idle, point a, check stable"), (309, found("1.0.0"), "")]);
     assert_eq!(outcome(&machine), Some(Outcome::Committed));
     assert_eq!(machine.progress().last_error, "");
 }
@@ -43,14 +43,14 @@ fn without_a_window_the_next_opening_starts_the_next_version() {
         &mut machine,
         [
             (1, runs(0, Slot::A, "1.0.0", Phase::Running, 0), ""),
-            (2, opens(1), "store switching, point b, run 1 1.1.0"),
+            (2, opens(1), "store switching, point b trial, run 1 1.1.0"),
             // The report of the one before comes late.
             (3, runs(1, Slot::A, "1.0.0", Phase::Stopping, 0), ""),
             (4, runs(1, Slot::B, "1.1.0", Phase::Starting, 0), "store probation"),
             // A second opening during probation changes nothing.
             (5, runs(2, Slot::B, "1.1.0", Phase::Stopping, 0), "run 2 1.1.0"),
             (6, runs(2, Slot::B, "1.1.0", Phase::Running, 0), ""),
-            (304, TIME, "store idle"),
+            (304, TIME, "store idle, point b"),
         ],
     );
     assert_eq!(outcome(&machine), Some(Outcome::Committed));
@@ -67,7 +67,7 @@ fn with_a_window_the_keeper_is_told_and_an_opening_changes_nothing() {
             (0, wants(window()), "store waiting, switch 1.1.0"),
             (1, opens(1), "run 1 1.0.0, switch 1.1.0"),
             (2, runs(1, Slot::A, "1.0.0", Phase::Running, 0), ""),
-            (9000, runs(1, Slot::B, "1.1.0", Phase::Starting, 0), "store probation, point b"),
+            (9000, runs(1, Slot::B, "1.1.0", Phase::Starting, 0), "store probation, point b trial"),
         ],
     );
     // The owner takes the window away while the switch waits: it is called off until the next opening.
@@ -79,7 +79,7 @@ fn with_a_window_the_keeper_is_told_and_an_opening_changes_nothing() {
             (0, wants(window()), "store waiting, switch 1.1.0"),
             (1, runs(1, Slot::A, "1.0.0", Phase::Running, 0), "run 1 1.0.0, switch 1.1.0"),
             (2, wants(wish("stable")), "store staged, switch 1.0.0"),
-            (3, runs(2, Slot::A, "1.0.0", Phase::Running, 0), "store switching, point b, run 2 1.1.0"),
+            (3, runs(2, Slot::A, "1.0.0", Phase::Running, 0), "store switching, point b trial, run 2 1.1.0"),
         ],
     );
 }
@@ -139,7 +139,7 @@ fn probation_ends_in_one_of_two_ways() {
                 assert_eq!(machine.progress().bad_versions, ["1.1.0"], "{case}");
                 assert!(machine.progress().last_error.contains("1.1.0 was rolled back"), "{case}");
             }
-            Some(_) => assert_eq!(last, "store idle", "{case}"),
+            Some(_) => assert_eq!(last, "store idle, point b", "{case}"),
             None => {}
         }
     }
@@ -176,7 +176,7 @@ fn a_version_that_failed_is_not_tried_again_until_the_wish_changes() {
             // The owner insists, and the bytes are still here.
             (21, wants(wish("1.1.0")), "store idle, cancel, discard, check 1.1.0"),
             (22, found("1.1.0"), "store staged"),
-            (23, runs(3, Slot::A, "1.0.0", Phase::Running, 0), "store switching, point b, run 3 1.1.0"),
+            (23, runs(3, Slot::A, "1.0.0", Phase::Running, 0), "store switching, point b trial, run 3 1.1.0"),
         ],
     );
     assert!(machine.progress().bad_versions.is_empty());
@@ -268,7 +268,7 @@ fn nothing_to_go_back_to_is_no_reason_to_run_nothing() {
         ],
     );
     assert!(machine.progress().last_error.contains("no other version is here"), "{}", machine.progress().last_error);
-    walk(&mut machine, [(11 + 300, TIME, "store idle")]);
+    walk(&mut machine, [(11 + 300, TIME, "store idle, point a")]);
     assert_eq!((outcome(&machine), machine.progress().last_error), (Some(Outcome::Committed), String::new()));
     // While it fails, another version may come into the empty slot.
     let start = record(State::Probation { restarts: 0 }, slots(Some(Slot::A), Some("1.0.0"), None));
@@ -291,7 +291,7 @@ fn the_proven_version_is_kept_until_the_new_one_is_proven() {
         [
             (1, REACHED, "check stable"),
             (2, found("1.2.0"), ""),
-            (300, TIME, "store idle, check stable"),
+            (300, TIME, "store idle, point b, check stable"),
             (301, found("1.2.0"), "store downloading, download 1.2.0"),
         ],
     );
@@ -303,7 +303,7 @@ fn the_proven_version_is_kept_until_the_new_one_is_proven() {
             (1, REACHED, "check stable"),
             (2, wants(wish("1.0.0")), "store probation, check 1.0.0"),
             (3, found("1.0.0"), "store staged"),
-            (4, runs(2, Slot::B, "1.1.0", Phase::Running, 0), "store switching, point a, run 2 1.0.0"),
+            (4, runs(2, Slot::B, "1.1.0", Phase::Running, 0), "store switching, point a trial, run 2 1.0.0"),
         ],
     );
 }
@@ -407,17 +407,23 @@ fn where_each_stored_state_continues() {
         ("downloading", State::Downloading(next()), two(), "point a", "run 1 1.0.0, check stable, download 1.2.0"),
         ("verifying", State::Verifying(next()), two(), "point a", "run 1 1.0.0, verify 1.2.0, check stable"),
         ("placing", State::Placing(next(), installed("1.2.0")), one(), "point a", "run 1 1.0.0, place b, check stable"),
-        ("staged", State::Staged, two(), "point a", "store switching, point b, run 1 1.1.0, check stable"),
+        ("staged", State::Staged, two(), "point a", "store switching, point b trial, run 1 1.1.0, check stable"),
         ("staged, lost", State::Staged, one(), "store idle, point a", "run 1 1.0.0, check stable"),
         (
             "waiting",
             State::Waiting,
             two(),
             "store staged, point a",
-            "store switching, point b, run 1 1.1.0, check stable",
+            "store switching, point b trial, run 1 1.1.0, check stable",
         ),
-        ("switching", State::Switching, bad(), "point b", "run 1 1.1.0, check stable"),
-        ("probation", State::Probation { restarts: 0 }, bad(), "store probation, point b", "run 1 1.1.0, check stable"),
+        ("switching", State::Switching, bad(), "point b trial", "run 1 1.1.0, check stable"),
+        (
+            "probation",
+            State::Probation { restarts: 0 },
+            bad(),
+            "store probation, point b trial",
+            "run 1 1.1.0, check stable",
+        ),
         (
             "probation, again and again",
             State::Probation { restarts: 8 },
@@ -429,7 +435,7 @@ fn where_each_stored_state_continues() {
             "probation, and nothing to go back to",
             State::Probation { restarts: 8 },
             one(),
-            "store probation, point a",
+            "store probation, point a trial",
             "run 1 1.0.0, check stable",
         ),
         (
@@ -459,7 +465,7 @@ fn a_disk_that_refuses_leaves_everything_as_it_was() {
     walk(
         &mut machine,
         [
-            (0, opens(1), "store switching, point b, run 1 1.1.0"),
+            (0, opens(1), "store switching, point b trial, run 1 1.1.0"),
             // The shell did nothing behind the store. What can be started without the disk is started.
             (0, no_space(), "run 1 1.0.0"),
             (1, runs(1, Slot::A, "1.0.0", Phase::Running, 0), ""),
@@ -472,7 +478,7 @@ fn a_disk_that_refuses_leaves_everything_as_it_was() {
         [
             (10, TIME, ""),
             // An opening that was answered with the old version is over; the next one counts.
-            (11, runs(2, Slot::A, "1.0.0", Phase::Running, 0), "store switching, point b, run 2 1.1.0"),
+            (11, runs(2, Slot::A, "1.0.0", Phase::Running, 0), "store switching, point b trial, run 2 1.1.0"),
         ],
     );
     // A wish that could not be stored is not forgotten.
@@ -508,10 +514,10 @@ fn pins_are_fetched_once_and_checked() {
             (1, Event::Downloaded(Ok(())), "store verifying, verify http://10.0.0.1/server"),
             (2, Event::Verified(Ok(content(pin))), "store placing, place b"),
             (3, Event::Placed(Ok(())), "store staged"),
-            (4, opens(1), "store switching, point b, run 1 http://10.0.0.1/server"),
+            (4, opens(1), "store switching, point b trial, run 1 http://10.0.0.1/server"),
             (5, runs(1, Slot::B, pin, Phase::Running, 0), "store probation"),
             (6, REACHED, ""),
-            (305, TIME, "store idle"),
+            (305, TIME, "store idle, point b"),
         ],
     );
     assert!(machine.progress().last_error.contains("plain http"), "{}", machine.progress().last_error);
@@ -562,7 +568,7 @@ fn the_first_start_waits_if_somebody_wants_that() {
             (31, found("1.1.0"), "store downloading, download 1.1.0"),
             (300, Event::Downloaded(Ok(())), "store verifying, verify 1.1.0"),
             (301, Event::Verified(Ok(installed("1.1.0"))), "store placing, place b"),
-            (302, Event::Placed(Ok(())), "store switching, point b, run 1 1.1.0"),
+            (302, Event::Placed(Ok(())), "store switching, point b trial, run 1 1.1.0"),
         ],
     );
     // Something new, that takes too long.
