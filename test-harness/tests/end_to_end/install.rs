@@ -560,7 +560,9 @@ fn the_script_says_what_a_machine_lacks_before_it_touches_anything() {
     let (id, key, part) = (&*world.owner.key_id, world.owner.key.expose(), &*world.device.part_id);
     let variables =
         [("PATH", &*path), ("PLATFORM_API_KEY_ID", id), ("PLATFORM_API_KEY", key), ("PLATFORM_PART_ID", part)];
-    let rows: [(&str, &[(&str, &str)], &str); 8] = [
+    /// The case, the programs that stand in for the system's, and what the script says.
+    type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str);
+    let rows: [Row<'_>; 8] = [
         ("64 bits of arm", &[("uname", &uname("aarch64")), ("od", "echo ' 2'")], "was not made for linux/arm64"),
         ("32 bits on 64", &[("uname", &uname("aarch64")), ("od", "echo ' 1'")], "was not made for linux/arm"),
         ("armv7", &[("uname", &uname("armv7l")), ("od", "echo ' 1'")], "was not made for linux/arm"),
