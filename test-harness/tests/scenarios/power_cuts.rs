@@ -1,8 +1,10 @@
 //! The power may go, and the agent may be killed, at any write: afterwards everything ends as if it had not.
 
 use api::pb::platform::fleet::v1::update_status::Phase;
+use board::process::Exit;
+use board_sim::process::Script;
 use serde_json::json;
-use test_harness::world::{Seed, World, interruptions::at_every_write, launch::Conduct, minutes};
+use test_harness::world::{Seed, World, interruptions::at_every_write, launch::Conduct, minutes, seconds};
 
 use crate::{an_agent_updates_itself::own_update, variable};
 
@@ -42,6 +44,34 @@ fn during_an_update_and_its_switch() {
             assert_eq!(world.board.processes.serving().as_deref(), Some("1.1.0"));
             let update = world.cloud.status().updates.into_iter().next().expect("it is reported");
             assert!(update.bad_versions.is_empty(), "an interruption is not the version's fault: {update:?}");
+        },
+    );
+    println!("{runs} runs");
+}
+
+#[test]
+fn while_a_machine_server_is_taken_back() {
+    let runs = at_every_write(
+        || {
+            let world = world();
+            let ends = Some((seconds(30), Exit::Code(3)));
+            world.board.processes.script("1.1.0", Script { ends, ..Script::default() });
+            world
+        },
+        |world| {
+            world.start();
+            world.run_for(minutes(10));
+            world.cloud.set_section("version_control", &json!({"platform-server": "1.1.0"}));
+            world.run_for(minutes(10));
+            world.restart_agent();
+            world.run_for(minutes(10));
+            world.restart_agent();
+            world.run_for(minutes(10));
+        },
+        |world| {
+            assert_eq!(world.board.processes.serving().as_deref(), Some("1.0.0"));
+            let update = world.cloud.status().updates.into_iter().next().expect("it is reported");
+            assert_eq!((update.phase(), update.bad_versions), (Phase::RolledBack, vec!["1.1.0".to_owned()]));
         },
     );
     println!("{runs} runs");
