@@ -4,6 +4,7 @@
 //! of loopback only. What one needs beside this: root, and what `test-harness/lab/run.sh` looks for.
 
 pub mod board;
+mod hardships;
 pub mod programs;
 pub mod site;
 pub mod stories;

@@ -29,6 +29,37 @@ pub fn broken_agent(version: &str, to: &Path) -> Result<(), Trouble> {
     write(&bytes, to)
 }
 
+/// Writes an agent of this version that is in order in every way that can be checked, and hangs as soon as it starts: its
+/// first instruction is a jump to itself.
+pub fn hung_agent(version: &str, to: &Path) -> Result<(), Trouble> {
+    let mut bytes = patched(version)?;
+    let no_elf = || Trouble("the agent is no 64-bit ELF file".to_owned());
+    let number = |bytes: &[u8], at: usize| -> Option<usize> {
+        let bytes = bytes.get(at..at + 8)?.try_into().ok()?;
+        usize::try_from(u64::from_le_bytes(bytes)).ok()
+    };
+    let short =
+        |bytes: &[u8], at: usize| Some(usize::from(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?)));
+    // e_entry, and the loaded segment that it lies in.
+    let entry = number(&bytes, 24).ok_or_else(no_elf)?;
+    let (table, count) = (number(&bytes, 32).ok_or_else(no_elf)?, short(&bytes, 56).ok_or_else(no_elf)?);
+    let place = (0..count).find_map(|index| {
+        let header = table + index * 56;
+        let kind = short(&bytes, header)?;
+        let (offset, address, length) =
+            (number(&bytes, header + 8)?, number(&bytes, header + 16)?, number(&bytes, header + 32)?);
+        (kind == 1 && (address..address + length).contains(&entry)).then(|| offset + (entry - address))
+    });
+    let place = place.ok_or_else(no_elf)?;
+    let jump: &[u8] = match std::env::consts::ARCH {
+        "x86_64" => &[0xEB, 0xFE],
+        "aarch64" => &[0, 0, 0, 0x14],
+        other => return Err(Trouble(format!("nobody has said how {other} jumps"))),
+    };
+    bytes.get_mut(place..place + jump.len()).ok_or_else(no_elf)?.copy_from_slice(jump);
+    write(&bytes, to)
+}
+
 fn patched(version: &str) -> Result<Vec<u8>, Trouble> {
     let built = programs::find(AGENT)?;
     let mut bytes = fs::read(&built).map_err(|error| Trouble::of(built.display(), error))?;

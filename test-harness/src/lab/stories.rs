@@ -7,16 +7,17 @@ use serde_json::json;
 
 use super::{
     board::Board,
+    hardships,
     programs::{self, AGENT},
     site::{self, DOWNLOADS, FIRST, Site, server_pid, update},
 };
 use crate::real::{Trouble, eventually};
 
 /// The unit, as systemd knows it.
-const UNIT: &str = "platform-agent.service";
+pub(super) const UNIT: &str = "platform-agent.service";
 
 /// Where the agent is that a board is made with.
-const SLOT_A: &str = "/opt/platform/versions/platform-agent/a/platform-agent";
+pub(super) const SLOT_A: &str = "/opt/platform/versions/platform-agent/a/platform-agent";
 
 /// What a story has.
 pub struct Stage<'a> {
@@ -30,7 +31,7 @@ pub struct Stage<'a> {
 pub type Story = fn(&Stage<'_>) -> Result<Vec<String>, Trouble>;
 
 /// All of them, with the names by which they are asked for.
-pub const STORIES: [(&str, Story); 9] = [
+pub const STORIES: [(&str, Story); 15] = [
     ("install", install),
     ("watchdog", watchdog),
     ("crash", crash),
@@ -40,11 +41,17 @@ pub const STORIES: [(&str, Story); 9] = [
     ("reboot", reboot),
     ("script", script),
     ("exposure", exposure),
+    ("hang-at-start", hardships::hang_at_start),
+    ("lock-held", hardships::lock_held),
+    ("killed-in-stop", hardships::killed_in_stop),
+    ("bad-launcher", hardships::bad_launcher),
+    ("full-disk", hardships::full_disk),
+    ("uninstall-failed", hardships::uninstall_failed),
 ];
 
 impl Stage<'_> {
     /// A board with an installed agent whose machine server is ready.
-    fn installed(&self) -> Result<(Site, Board, u32), Trouble> {
+    pub(super) fn installed(&self) -> Result<(Site, Board, u32), Trouble> {
         let site = Site::open(&self.folder.join("site"))?;
         let board = Board::boot(self.image, &self.folder.join("board"))?;
         site.install(&board)?;
@@ -53,17 +60,17 @@ impl Stage<'_> {
     }
 }
 
-fn ready(site: &Site, board: &Board) -> Result<u32, Trouble> {
+pub(super) fn ready(site: &Site, board: &Board) -> Result<u32, Trouble> {
     site.until_ready(board)?;
     eventually("an answer of the machine server", server_pid)
 }
 
-fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), Trouble> {
+pub(super) fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), Trouble> {
     if holds { Ok(()) } else { Err(Trouble(otherwise())) }
 }
 
 /// Settings of the unit for the length of a story.
-fn adjust(board: &Board, settings: &str) -> Result<(), Trouble> {
+pub(super) fn adjust(board: &Board, settings: &str) -> Result<(), Trouble> {
     let folder = board.path("/etc/systemd/system").join(format!("{UNIT}.d"));
     fs::create_dir_all(&folder).map_err(|error| Trouble::of(folder.display(), error))?;
     let text = format!("[Service]\n{settings}\n");
@@ -71,7 +78,7 @@ fn adjust(board: &Board, settings: &str) -> Result<(), Trouble> {
     board.run("systemctl daemon-reload").map(drop)
 }
 
-fn active_again(board: &Board, before: &str) -> Result<(), Trouble> {
+pub(super) fn active_again(board: &Board, before: &str) -> Result<(), Trouble> {
     eventually("another agent that is ready", || {
         let pid = board.property("MainPID").ok().filter(|pid| pid != before && pid != "0")?;
         (board.property("ActiveState").ok()? == "active").then_some(pid)
