@@ -198,7 +198,7 @@ pub(super) fn uninstall_failed(stage: &Stage<'_>) -> Result<Vec<String>, Trouble
     board.run(&format!("rm -r /etc/systemd/system/{UNIT}.d; systemctl daemon-reload"))?;
     site.install(&board)?;
     let next = ready(&site, &board)?;
-    let servers = board.run("pgrep -c -f versions/platform-server/")?;
+    let servers = board.run("pgrep -c -f [v]ersions/platform-server/")?;
     ensure(servers == "1", || format!("{servers} machine servers"))?;
     Ok(vec![format!(
         "machine server {pid} of a failed service ended with the uninstallation; installed again, {next} is the only one"
