@@ -2,7 +2,7 @@
 
 use std::{fs, time::Instant};
 
-use api::pb::platform::fleet::v1::Product;
+use api::pb::platform::fleet::v1::{Product, update_status::Phase};
 
 use super::{
     programs::{self, AGENT, LAUNCHER},
@@ -77,6 +77,11 @@ pub(super) fn killed_in_stop(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> 
     let deaf = site.path("deaf");
     stand_in::build_with("2.0.0", &[("ignore-sigterm", "true")], &deaf)?;
     site.publish("platform-server", "2.0.0", &deaf)?;
+    site.until(&board, "a staged machine server", |status| {
+        update(status, Product::MachineServer).phase() == Phase::Staged
+    })?;
+    // Without a maintenance window it begins with the next start of the agent.
+    board.run(&format!("systemctl restart {UNIT}"))?;
     let deaf = eventually("the machine server that does not hear", || server_pid().filter(|now| *now != pid))?;
     site.until_ready(&board)?;
     let main = board.property("MainPID")?;
