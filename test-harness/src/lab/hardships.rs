@@ -94,7 +94,7 @@ pub(super) fn killed_in_stop(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> 
     eventually("what runs after the stop", asked)
         .map_err(|trouble| Trouble(format!("{trouble}\n{}", board.journal())))?;
     ensure(server_pid() == Some(deaf), || "it heard".to_owned())?;
-    board.run("pkill -KILL -f platform-server; true")?;
+    board.run("pkill -KILL -f [v]ersions/platform-server; true")?;
     eventually("the end of the service", || {
         let state = board.property("ActiveState").ok()?;
         matches!(&*state, "inactive" | "failed").then_some(())
