@@ -34,6 +34,10 @@ pub fn connect(
         processes: pieces.processes,
         service: pieces.service,
         console: pieces.console,
+        power: None,
+        networks: None,
+        doorway: None,
+        bluetooth: None,
         host: pieces.host,
     })
 }

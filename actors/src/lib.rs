@@ -3,8 +3,10 @@
 //! - `config` keeps the settings in force.
 //! - `update` brings the machine server (and the agent) to the wanted version, or back.
 //! - `successor` keeps the agent's own process and makes way for another version of it.
+//! - `provisioning` invites a person to give the device a network or an identity.
 //! - `cloud` talks to the fleet server: configuration, status, restart requests, log batches.
 //! - `server` runs the machine server and keeps it healthy.
+//! - `network` keeps the device connected with what it was given.
 //! - `logs` gathers lines and delivers them once online, in order, without loss.
 //! - `console` answers who asks at the device.
 //!
@@ -22,6 +24,8 @@ pub mod kit;
 pub mod life;
 pub mod logs;
 pub mod maintenance;
+pub mod network;
+pub mod provisioning;
 pub mod rank;
 pub mod server;
 pub mod successor;

@@ -13,10 +13,14 @@ pub enum Actor {
     Update,
     /// Keeps this process, and makes way for another version of it.
     Successor,
+    /// Invites a person to give the device a network or an identity.
+    Provisioning,
     /// Talks to the fleet server.
     Cloud,
     /// Runs the machine server.
     Server,
+    /// Keeps the device connected with what it was given.
+    Network,
     /// Delivers log lines.
     Logs,
     /// Answers who asks at the device.
@@ -25,8 +29,17 @@ pub enum Actor {
 
 impl Actor {
     /// Every actor, in rank order.
-    pub const ALL: [Actor; 7] =
-        [Actor::Config, Actor::Update, Actor::Successor, Actor::Cloud, Actor::Server, Actor::Logs, Actor::Console];
+    pub const ALL: [Actor; 9] = [
+        Actor::Config,
+        Actor::Update,
+        Actor::Successor,
+        Actor::Provisioning,
+        Actor::Cloud,
+        Actor::Server,
+        Actor::Network,
+        Actor::Logs,
+        Actor::Console,
+    ];
 
     /// The name in logs and traces.
     #[must_use]
@@ -35,8 +48,10 @@ impl Actor {
             Actor::Config => "config",
             Actor::Update => "update",
             Actor::Successor => "successor",
+            Actor::Provisioning => "provisioning",
             Actor::Cloud => "cloud",
             Actor::Server => "server",
+            Actor::Network => "network",
             Actor::Logs => "logs",
             Actor::Console => "console",
         }

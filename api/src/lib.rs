@@ -19,7 +19,6 @@ pub mod method;
 pub mod pb;
 pub mod releases;
 pub mod report;
-pub mod secret;
 
 /// Seconds since 1970 when this was built, or not long before: no clock that is right shows less. Builds that are to be
 /// repeatable set `SOURCE_DATE_EPOCH`.

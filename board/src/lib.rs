@@ -8,11 +8,15 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::string_slice, clippy::unreachable))]
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unwrap_used))]
 
+pub mod bluetooth;
 pub mod clock;
 pub mod console;
+pub mod doorway;
 pub mod fetch;
 pub mod files;
 pub mod host;
+pub mod network;
+pub mod power;
 pub mod process;
 pub mod service;
 
@@ -22,7 +26,7 @@ pub use clock::{Clock, Mono, Wall};
 
 /// One device: one field per ability.
 ///
-/// An ability that a device may lack will be an `Option`; its actor is then not started, visibly, in the wiring.
+/// An ability that a kind of device lacks is `None`; its actor is then not started, visibly, in the wiring.
 #[derive(Clone)]
 pub struct Board {
     /// Time, and waiting for it.
@@ -37,6 +41,14 @@ pub struct Board {
     pub service: Rc<dyn service::Service>,
     /// Questions asked at the device.
     pub console: Rc<dyn console::Console>,
+    /// Switching the machine off and on.
+    pub power: Option<Rc<dyn power::Power>>,
+    /// Links, profiles and the radio.
+    pub networks: Option<Rc<dyn network::Networks>>,
+    /// A small HTTP listener for people near the device.
+    pub doorway: Option<Rc<dyn doorway::Doorway>>,
+    /// Bluetooth LE.
+    pub bluetooth: Option<Rc<dyn bluetooth::Bluetooth>>,
     /// Names and facts of this machine.
     pub host: Rc<dyn host::Host>,
 }

@@ -220,7 +220,7 @@ fn it_runs_with_its_environment_and_so_do_its_children() {
         let after = agent.until(|after| after.phase == Phase::Running && after.process != report.process).await;
         assert_eq!(ask(&after.url, "GET", "/env/GREETING").await.0, 404, "removed");
         assert_eq!(ask(&after.url, "GET", "/child/env/OTHER").await.1, "1");
-        assert_eq!((after.crashes, after.restart_pending.as_str()), (0, ""));
+        assert_eq!((after.crashes, after.restart_pending.as_str()), (0, ""), "{}", after.last_exit);
 
         agent.stop().await;
         assert!(!lives(after.process.unwrap()), "the agent's end is its end");

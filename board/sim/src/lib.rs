@@ -105,6 +105,10 @@ impl SimBoard {
             processes: Rc::new(process::ProcessesPort { processes, alive: alive.clone() }),
             service: Rc::new(service::ServicePort { service: self.service.clone(), alive: alive.clone() }),
             console: Rc::new(console::ConsolePort { console: self.console.clone(), alive }),
+            power: None,
+            networks: None,
+            doorway: None,
+            bluetooth: None,
             host: Rc::new(host::HostPort { facts: self.facts.borrow().clone() }),
         }
     }
