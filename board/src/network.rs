@@ -12,6 +12,9 @@ use secret::Secret;
 /// Longest name of a WiFi network, in bytes (IEEE 802.11).
 pub const SSID_BYTES_MAX: usize = 32;
 
+/// An address of this machine and the length of its network's prefix.
+pub type Subnet = (Ipv4Addr, u8);
+
 /// The name of a WiFi network: 1 to 32 bytes of any kind. Shown as text where it is text, with `\x..` for the rest.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ssid(Box<[u8]>);
@@ -183,7 +186,7 @@ pub struct Link {
     /// Key of the profile, when it is one of ours.
     pub key: Option<String>,
     /// Its first address and the length of the prefix.
-    pub address: Option<(Ipv4Addr, u8)>,
+    pub address: Option<Subnet>,
     /// Traffic to elsewhere can go out here.
     pub default_route: bool,
 }
@@ -281,7 +284,7 @@ pub struct Hotspot {
     /// Channel of the 2.4 GHz band. Always given: left alone, the network manager picks some that the country forbids.
     pub channel: u8,
     /// The device's own address there and the length of its prefix; phones get the others by DHCP.
-    pub address: (Ipv4Addr, u8),
+    pub address: Subnet,
     /// What the name server says.
     pub names: CaptiveNames,
     /// Where the API of RFC 8908 is, told by DHCP option 114 (RFC 8910); `None` tells nothing.

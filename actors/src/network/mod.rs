@@ -8,7 +8,7 @@ use std::rc::Rc;
 use api::Secret;
 use board::{
     Mono,
-    network::{Link, Radio, Seen, Ssid},
+    network::{Link, Radio, Seen, Ssid, Subnet},
 };
 
 /// How the device is connected.
@@ -104,7 +104,7 @@ pub struct Air {
     /// The network manager's own sentence when it cannot be used.
     pub trouble: Option<Rc<str>>,
     /// Addresses and prefixes of what is connected: a hotspot keeps clear of them.
-    pub subnets: Rc<[(std::net::Ipv4Addr, u8)]>,
+    pub subnets: Rc<[Subnet]>,
 }
 
 /// Networks that are kept of a scan: a list that a person can still read, and a bound on memory.
