@@ -438,8 +438,9 @@ fn the_whole_configuration() {
 fn editing() {
     let desk = Desk::new();
     let edit = |script: &str| {
-        let editor = desk.file("editor.sh", &format!("#!/bin/sh\nstat -c %a \"$2\" > mode\n{script}\n"));
-        fs::set_permissions(&editor, fs::Permissions::from_mode(0o700)).unwrap();
+        let editor = desk.home.path().join("editor.sh");
+        let text = format!("#!/bin/sh\nstat -c %a \"$2\" > mode\n{script}\n");
+        test_executables::write(&editor, text.as_bytes()).unwrap();
         desk.run_with("part config edit", "", &[("EDITOR", &format!("{} --wait", editor.display()))])
     };
     let done = edit("sed -i s/true/false/ \"$2\"");

@@ -91,7 +91,7 @@ mod tests {
         ];
         for (number, (content, mode, expected)) in rows.into_iter().enumerate() {
             let file = folder.path().join(number.to_string());
-            fs::write(&file, content).expect("written");
+            test_executables::write(&file, content.as_bytes()).expect("written");
             fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("set");
             match (ask(&file), expected) {
                 (Answer::Works, None) => {}

@@ -116,8 +116,10 @@ impl Device {
             lines: writer,
             report: report.clone(),
             hand_over: Rc::clone(&hand_over),
-            trace: Trace::default(),
+            // Shown when a test fails.
+            trace: Trace::watched(|entry| println!("{:?} {}", entry.at, entry.text)),
         };
+        let told = report.clone();
         let (watch_settings, watch_restarts) = (settings.watch(), restarts.watch());
         supervisor.start(Actor::Server, "server", |lifeline| {
             let inbox = Inbox { settings: watch_settings, commands: mail, restarts: watch_restarts, lifeline };
@@ -128,7 +130,7 @@ impl Device {
             Agent { settings, commands, restarts, report: report.watch(), lines, supervisor, hand_over, folder };
         let patience = async {
             smol::Timer::after(PATIENCE).await;
-            panic!("nothing happened for {PATIENCE:?}")
+            panic!("nothing happened for {PATIENCE:?}: {:#?}", told.get())
         };
         smol::future::block_on(executor.run(life(&mut agent).or(patience)))
     }
@@ -220,7 +222,7 @@ fn it_runs_with_its_environment_and_so_do_its_children() {
         let after = agent.until(|after| after.phase == Phase::Running && after.process != report.process).await;
         assert_eq!(ask(&after.url, "GET", "/env/GREETING").await.0, 404, "removed");
         assert_eq!(ask(&after.url, "GET", "/child/env/OTHER").await.1, "1");
-        assert_eq!((after.crashes, after.restart_pending.as_str()), (0, ""), "{}", after.last_exit);
+        assert_eq!((after.crashes, after.restart_pending.as_str()), (0, ""), "{after:#?}");
 
         agent.stop().await;
         assert!(!lives(after.process.unwrap()), "the agent's end is its end");
@@ -408,7 +410,7 @@ fn lines_keep_their_level_time_logger_and_place() {
             }
         }
         assert_eq!((flood, long), (2000, "0123456789".repeat(500)));
-        assert_eq!(report.crashes, 0);
+        assert_eq!(report.crashes, 0, "{report:#?}");
         agent.stop().await;
     });
 }
@@ -431,9 +433,7 @@ fn what_cannot_run_is_reported_and_a_better_one_takes_its_place() {
 }
 
 fn write_text(folder: &Path) -> PathBuf {
-    use std::os::unix::fs::PermissionsExt as _;
     let path = folder.join("text");
-    std::fs::write(&path, "not a program").unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    test_executables::write(&path, b"not a program").unwrap();
     path
 }

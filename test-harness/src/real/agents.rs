@@ -67,7 +67,7 @@ pub fn install_with(launcher: &Path, agent: &Path, options: &mut AgentOptions) -
     for (from, to) in [(launcher, &installed), (agent, &slot)] {
         let folder = to.parent().unwrap_or(&root);
         fs::create_dir_all(folder).map_err(|error| Trouble::of(folder.display(), error))?;
-        fs::copy(from, to).map_err(|error| Trouble::of(to.display(), error))?;
+        test_executables::copy(from, to).map_err(|error| Trouble::of(to.display(), error))?;
     }
     options.program = Some(installed);
     Ok(())

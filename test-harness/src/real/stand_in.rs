@@ -4,9 +4,8 @@
 //! program itself reads. So a test has any number of real, distinct, signable executables without a compiler.
 
 use std::{
-    fs::{self, File},
-    io::{self, BufWriter, Write},
-    os::unix::fs::PermissionsExt as _,
+    fs,
+    io::{self, Write},
     path::Path,
 };
 
@@ -31,20 +30,13 @@ pub fn build_with(version: &str, knobs: &[(&str, &str)], executable: &Path) -> R
 /// The same, larger by `padding` bytes that no compression makes smaller: for downloads of a size worth measuring.
 pub fn build_padded(version: &str, knobs: &[(&str, &str)], padding: u64, executable: &Path) -> Result<(), Trouble> {
     let program = programs::find(PROGRAM)?;
-    let bytes = fs::read(&program).map_err(|error| Trouble::of(program.display(), error))?;
+    let mut bytes = fs::read(&program).map_err(|error| Trouble::of(program.display(), error))?;
     let lines: String =
         [("version", version)].iter().chain(knobs).map(|(name, value)| format!("{name}={value}\n")).collect();
     let trouble = |error| Trouble::of(executable.display(), error);
-    // Never into a file that may be running.
-    let new = executable.with_extension("new");
-    let mut file = BufWriter::new(File::create(&new).map_err(trouble)?);
-    file.write_all(&bytes).map_err(trouble)?;
-    noise(padding, &mut file).map_err(trouble)?;
-    write!(file, "{lines}{:08x}{TRAILER_END}", lines.len()).map_err(trouble)?;
-    let file = file.into_inner().map_err(|error| trouble(error.into_error()))?;
-    file.set_permissions(fs::Permissions::from_mode(0o755)).map_err(trouble)?;
-    drop(file);
-    fs::rename(&new, executable).map_err(trouble)
+    noise(padding, &mut bytes).map_err(trouble)?;
+    write!(bytes, "{lines}{:08x}{TRAILER_END}", lines.len()).map_err(trouble)?;
+    test_executables::write(executable, &bytes).map_err(trouble)
 }
 
 /// The same bytes each time, without a pattern (xorshift64).

@@ -125,8 +125,7 @@ fn really(case: Case) -> String {
     };
     let script = script.replace("FOLDER", &folder.path().to_string_lossy());
     let program = folder.path().join("server");
-    fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    test_executables::write(&program, format!("#!/bin/sh\n{script}\n").as_bytes()).unwrap();
     fs::write(folder.path().join("case"), format!("{case:?}")).unwrap();
     let status = this_test().env(FOLDER, folder.path()).stdout(std::process::Stdio::null()).status().unwrap();
     assert!(status.success(), "{case:?}: {status}");

@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     pin::Pin,
     rc::Rc,
@@ -77,12 +76,10 @@ fn on_both(check: Check) {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in PROGRAMS {
         let path = folder.path().join(name);
-        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        test_executables::write(&path, format!("#!/bin/sh\n{text}\n").as_bytes()).unwrap();
     }
     fs::write(folder.path().join("data"), "#!/bin/sh\n").unwrap();
-    fs::write(folder.path().join("page"), "<html>").unwrap();
-    fs::set_permissions(folder.path().join("page"), fs::Permissions::from_mode(0o755)).unwrap();
+    test_executables::write(&folder.path().join("page"), b"<html>").unwrap();
     let executor = Rc::new(LocalExecutor::new());
     let pieces = board_linux::connect(&executor, &folder.path().join("run")).expect("this machine is a board");
     let side = Side { name: "real", processes: pieces.processes, folder: folder.path().to_owned() };

@@ -160,10 +160,7 @@ fn an_agent_whose_launcher_cannot_be_executed_goes_on_and_says_so() {
     let whole = fs::read(&launcher).expect("read");
     // Looks like a program until it is executed: what is removed between the last look and exec ends the same way.
     let replace = |content: &[u8]| {
-        let new = launcher.with_extension("new");
-        fs::write(&new, content).expect("written");
-        fs::set_permissions(&new, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("set");
-        fs::rename(&new, &launcher).expect("renamed");
+        test_executables::write(&launcher, content).expect("written");
     };
     replace(b"no program");
     want(&world, "2.0.0");

@@ -159,7 +159,7 @@ fn what_cannot_be_installed_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("image");
     let lonely = folder.path().join(AGENT);
-    fs::copy(find(AGENT).unwrap(), &lonely).unwrap();
+    test_executables::copy(&find(AGENT).unwrap(), &lonely).unwrap();
     let refused = Command::new(&lonely).args(["--install", "--into"]).arg(&image).output().unwrap();
     let words = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && words.contains("--launcher FILE"), "{words}");
@@ -465,11 +465,10 @@ fn only_a_launcher_of_this_machine_takes_the_place_of_the_launcher() {
 fn the_launcher_before_takes_the_place_of_one_that_does_not_work() {
     let folder = tempfile::tempdir().unwrap();
     let (installed, previous) = (folder.path().join(LAUNCHER), folder.path().join("platform-launcher.previous"));
-    fs::copy(find(LAUNCHER).unwrap(), &previous).unwrap();
+    test_executables::copy(&find(LAUNCHER).unwrap(), &previous).unwrap();
     let restore = || Command::new(&previous).arg("restore").output().unwrap();
     let put = |content: &[u8], mode: u32| {
-        let _ = fs::remove_file(&installed);
-        fs::write(&installed, content).unwrap();
+        test_executables::write(&installed, content).unwrap();
         fs::set_permissions(&installed, fs::Permissions::from_mode(mode)).unwrap();
     };
     // One that works stays, whatever it is.
@@ -552,8 +551,7 @@ fn the_script_says_what_a_machine_lacks_before_it_touches_anything() {
     fs::create_dir_all(&stubs).unwrap();
     let stub = |name: &str, script: &str| {
         let path = stubs.join(name);
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        test_executables::write(&path, format!("#!/bin/sh\n{script}\n").as_bytes()).unwrap();
     };
     let uname = |machine: &str| format!("case $1 in -s) echo Linux ;; -r) echo 6.1.0 ;; *) echo {machine} ;; esac");
     let path = format!("{}:{}", stubs.display(), std::env::var("PATH").unwrap_or_default());

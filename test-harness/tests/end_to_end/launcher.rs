@@ -49,7 +49,7 @@ impl Root {
     fn install(&self, slot: &str, content: &[u8], mode: u32) {
         let path = self.program(slot);
         fs::create_dir_all(path.parent().expect("a folder")).expect("made");
-        fs::write(&path, content).expect("written");
+        test_executables::write(&path, content).expect("written");
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
     }
 

@@ -474,7 +474,7 @@ pub fn for_everybody(place: &Path, programs: &[&str]) -> PathBuf {
         let (from, to) = (find(program).expect("it is built"), bin.join(program));
         // The same disk, most likely; the programs of a debug build are large.
         if fs::hard_link(&from, &to).is_err() {
-            fs::copy(&from, &to).expect("a copy");
+            test_executables::copy(&from, &to).expect("a copy");
         }
     }
     fs::set_permissions(place, fs::Permissions::from_mode(0o777)).expect("everybody's");

@@ -314,7 +314,7 @@ fn what_cannot_run_is_refused_in_words() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, content: &[u8], mode: u32| {
         let path = folder.path().join(name);
-        fs::write(&path, content).unwrap();
+        test_executables::write(&path, content).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         path
     };
