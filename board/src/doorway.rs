@@ -3,12 +3,8 @@
 //! The port reads requests and writes answers within fixed limits; it decides nothing. Whoever is slow, says too much or
 //! says what is not HTTP/1.1 gets an error from the port and is let go, and is not heard of here.
 
-use std::{
-    borrow::Cow,
-    net::{SocketAddr, SocketAddrV4},
-    rc::Rc,
-    time::Duration,
-};
+pub use std::net::{SocketAddr, SocketAddrV4};
+use std::{borrow::Cow, rc::Rc, time::Duration};
 
 use async_trait::async_trait;
 

@@ -4,7 +4,8 @@
 //! may be plugged in late: every call can fail for that reason, and [`Networks::changed`] tells when things are otherwise.
 //! Profiles made through this port carry a mark of the agent; no other profile is ever listed, changed or removed.
 
-use std::{fmt, net::Ipv4Addr};
+use std::fmt;
+pub use std::net::Ipv4Addr;
 
 use async_trait::async_trait;
 use secret::Secret;

@@ -6,8 +6,22 @@
 //!
 //! | file | owns |
 //! |---|---|
+//! | `machine`, `moves` | every decision: when the doors open and close, who may do what, what becomes of it |
+//! | `keeper` | one door: opened, closed, tried again for ever |
+//! | `rules` | what the configuration and the device allow |
+//! | `hotspot` | its name, password, channel and address |
+//! | `identity` | an identity as text |
 //! | `visit` | what a visitor can do, whichever door, and the checks of what was typed |
 //! | `welcome` | what a visitor sees |
 
+pub mod hotspot;
+pub mod identity;
+pub mod keeper;
+pub mod machine;
+mod moves;
+pub mod rules;
 pub mod visit;
 pub mod welcome;
+
+#[cfg(test)]
+mod tests;
