@@ -10,6 +10,12 @@ if [ "${1:-}" = lab ]; then
     command -v mmdebstrap >/dev/null || missing+=(mmdebstrap)
     command -v ip >/dev/null || missing+=(iproute2)
     command -v openssl >/dev/null || missing+=(openssl)
+    # For the boards with radios.
+    command -v qemu-system-x86_64 >/dev/null || missing+=(qemu-system-x86)
+    command -v busybox >/dev/null || missing+=(busybox-static)
+    command -v cpio >/dev/null || missing+=(cpio)
+    command -v mke2fs >/dev/null || missing+=(e2fsprogs)
+    python3 -m pip --version >/dev/null 2>&1 || missing+=(python3 python3-pip)
 fi
 if [ ${#missing[@]} -gt 0 ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Boards with radios by hand: `test-harness/lab/radio.sh` alone prints what it can do.
+set -euo pipefail
+here=$(dirname "$(realpath "$0")")
+program=${CARGO_TARGET_DIR:-$here/../../target}/debug/radio
+[ -e "$program" ] || { echo "not built yet: cargo build -p test-harness --bin radio" >&2; exit 1; }
+image=$("$here/radio/image.sh")
+exec "$program" --image "$image" "$@"

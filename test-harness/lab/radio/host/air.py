@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""The air of one board: Bluetooth controllers that hear each other.
+
+  air.py FOLDER [--extended]
+
+Two of them are at the other end of the board's serial lines, FOLDER/bluetooth.0 and .1. Each connection to FOLDER/phone
+is a phone's own controller (H4), which is gone when the connection is. Prints a line when all is open. With --extended
+the controllers can do extended advertising, as those of Bluetooth 5.
+"""
+import asyncio, os, sys
+from bumble import hci, ll
+from bumble.controller import Controller
+from bumble.core import PhysicalTransport
+from bumble.link import LocalLink
+from bumble.transport import open_transport
+from bumble.transport.common import StreamPacketSink, StreamPacketSource
+
+
+class Air(LocalLink):
+    """The library's own names every sender by its random address; who advertises with the public one is then unknown to
+    its peer. The connection knows which one it was made with."""
+
+    def send_acl_data(self, sender_controller, destination_address, transport, data):
+        if transport == PhysicalTransport.LE:
+            for connection in sender_controller.le_connections.values():
+                if connection.peer_address == destination_address:
+                    receiver = self.find_le_controller(destination_address)
+                    if receiver:
+                        asyncio.get_running_loop().call_soon(
+                            receiver.on_link_acl_data, connection.self_address, transport, data)
+                    return
+        super().send_acl_data(sender_controller, destination_address, transport, data)
+
+
+class Phone(StreamPacketSource):
+    """The controller of one connection."""
+    count = 0
+
+    def __init__(self, air):
+        super().__init__()
+        self.air = air
+
+    def connection_made(self, transport):
+        Phone.count += 1
+        self.controller = Controller(f"phone{Phone.count}", host_source=self, host_sink=StreamPacketSink(transport),
+                                     link=self.air, public_address=f"00:AA:02:00:00:{Phone.count % 256:02X}")
+
+    def connection_lost(self, exc):
+        for connection in list(self.controller.le_connections.values()):
+            # Out of range: the peer would notice by itself, after its time-out.
+            connection.send_ll_control_pdu(ll.TerminateInd(hci.HCI_ErrorCode.CONNECTION_TIMEOUT_ERROR))
+        self.air.remove_controller(self.controller)
+        self.controller.host = None
+        self.controller.link = None
+
+
+async def main():
+    folder = sys.argv[1]
+    if "--extended" not in sys.argv:
+        extended = hci.LeFeatureMask.LE_EXTENDED_ADVERTISING | hci.LeFeatureMask.LE_PERIODIC_ADVERTISING
+        Controller.le_features = Controller.le_features & ~extended
+    air, lines = Air(), []
+    for number in range(2):
+        line = await open_transport(f"unix:{folder}/bluetooth.{number}")
+        lines.append(line)
+        Controller(f"board{number}", host_source=line.source, host_sink=line.sink, link=air,
+                   public_address=f"00:AA:01:00:00:0{number + 1}")
+    server = await asyncio.get_running_loop().create_unix_server(lambda: Phone(air), f"{folder}/phone")
+    print("open", flush=True)
+    # The board's end is the end of everything.
+    await asyncio.wait([line.source.terminated for line in lines], return_when=asyncio.FIRST_COMPLETED)
+    server.close()
+    os._exit(0)
+
+
+asyncio.run(main())
