@@ -26,7 +26,7 @@ pub fn connect(
     run_folder: &Path,
     fetch: board_portable::PortableFetch,
 ) -> Result<Board, PlatformError> {
-    let pieces = board_linux::connect(executor, run_folder)?;
+    let pieces = board_linux::connect(executor, run_folder, api::brand::NAME)?;
     Ok(Board {
         clock: pieces.clock,
         files: Rc::new(board_portable::PortableFiles),
@@ -34,8 +34,8 @@ pub fn connect(
         processes: pieces.processes,
         service: pieces.service,
         console: pieces.console,
-        power: None,
-        networks: None,
+        power: Some(pieces.power),
+        networks: Some(pieces.networks),
         doorway: None,
         bluetooth: None,
         host: pieces.host,

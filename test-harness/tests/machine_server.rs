@@ -93,7 +93,7 @@ impl Device {
     /// An agent lives as long as `life` takes; what it leaves behind is up to `life`.
     fn agent<T>(&self, life: impl AsyncFnOnce(&mut Agent) -> T) -> T {
         let executor = Rc::new(LocalExecutor::new());
-        let pieces = board_linux::connect(&executor, &self.folder.path().join("run")).unwrap();
+        let pieces = board_linux::connect(&executor, &self.folder.path().join("run"), "platform").unwrap();
         let (clock, processes) = (pieces.clock as Rc<dyn Clock>, pieces.processes);
         let (settings, restarts, report, hand_over) = (Latest::new(), Latest::new(), Latest::new(), Rc::default());
         let (commands, mail) = outside(4);

@@ -13,6 +13,9 @@ pub mod console;
 pub mod deadline;
 pub mod host;
 mod memory;
+mod netlink;
+pub mod network_manager;
+pub mod power;
 pub mod process;
 pub mod service;
 pub mod signals;
@@ -33,6 +36,12 @@ pub struct Pieces {
     pub console: Rc<console::LinuxConsole>,
     /// Names and facts of this machine.
     pub host: Rc<host::LinuxHost>,
+    /// The way to other services of this machine.
+    pub bus: Rc<bus::Bus>,
+    /// Links, profiles and the radio.
+    pub networks: Rc<network_manager::NetworkManager>,
+    /// Switching the machine off and on.
+    pub power: Rc<power::LinuxPower>,
 }
 
 /// Why this machine cannot be used as a board.
@@ -55,9 +64,9 @@ pub enum ConnectError {
 }
 
 /// Connects to this machine. `run_folder` is made if need be, private to the agent's user; what else is in its place is
-/// moved aside. It must stay the same for a machine server to be found without a record. The clock's alarm runs on
-/// `executor`.
-pub fn connect(executor: &Rc<LocalExecutor<'static>>, run_folder: &Path) -> Result<Pieces, ConnectError> {
+/// moved aside. It must stay the same for a machine server to be found without a record. `brand` marks what the agent leaves
+/// with other services. The clock's alarm runs on `executor`.
+pub fn connect(executor: &Rc<LocalExecutor<'static>>, run_folder: &Path, brand: &str) -> Result<Pieces, ConnectError> {
     // Here, because the clock's timer starts the reactor's thread.
     memory::keep_small();
     let clock = Rc::new(clock::LinuxClock::new(executor).map_err(|source| ConnectError::Timer { source })?);
@@ -65,7 +74,12 @@ pub fn connect(executor: &Rc<LocalExecutor<'static>>, run_folder: &Path) -> Resu
     let processes = process::LinuxProcesses::new(run_folder, Rc::clone(&clock) as _, Rc::clone(&service))
         .map_err(|source| ConnectError::Pipes { source })?;
     let console = console::LinuxConsole::new(run_folder, Rc::clone(&clock) as Rc<dyn board::Clock>);
+    let bus = bus::Bus::new(executor, Rc::clone(&clock) as _);
+    let networks = network_manager::NetworkManager::new(executor, Rc::clone(&clock) as _, Rc::clone(&bus), brand);
     Ok(Pieces {
+        networks: Rc::new(networks),
+        power: Rc::new(power::LinuxPower::new(Rc::clone(&bus))),
+        bus,
         clock,
         processes: Rc::new(processes),
         service,

@@ -145,7 +145,7 @@ fn this_test() -> Command {
 
 fn in_a_process_of_its_own(folder: &Path) {
     let executor = Rc::new(LocalExecutor::new());
-    let pieces = board_linux::connect(&executor, &folder.join("run")).expect("this machine is a board");
+    let pieces = board_linux::connect(&executor, &folder.join("run"), "platform").expect("this machine is a board");
     let case = fs::read_to_string(folder.join("case")).unwrap();
     let case = CASES.into_iter().find(|known| format!("{known:?}") == case).expect("a case");
     let processes = &*pieces.processes;

@@ -81,7 +81,8 @@ fn on_both(check: Check) {
     fs::write(folder.path().join("data"), "#!/bin/sh\n").unwrap();
     test_executables::write(&folder.path().join("page"), b"<html>").unwrap();
     let executor = Rc::new(LocalExecutor::new());
-    let pieces = board_linux::connect(&executor, &folder.path().join("run")).expect("this machine is a board");
+    let pieces =
+        board_linux::connect(&executor, &folder.path().join("run"), "platform").expect("this machine is a board");
     let side = Side { name: "real", processes: pieces.processes, folder: folder.path().to_owned() };
     let patience = async {
         smol::Timer::after(PATIENCE).await;

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// One agent's view of the machine, in a run folder that may be handed to the next one.
 fn as_agent<T>(folder: &Path, life: impl AsyncFnOnce(&Pieces) -> T) -> T {
     let executor = Rc::new(LocalExecutor::new());
-    let pieces = connect(&executor, &folder.join("run")).expect("a board");
+    let pieces = connect(&executor, &folder.join("run"), "platform").expect("a board");
     let patience = async {
         smol::Timer::after(PATIENCE).await;
         panic!("nothing happened for {PATIENCE:?}")

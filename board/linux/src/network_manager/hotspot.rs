@@ -1,0 +1,228 @@
+//! The hotspot: an access point with addresses and names for phones, which leaves nothing behind.
+//!
+//! The profile is never on disk and belongs to the agent's connection to the bus: when the agent dies, the network manager
+//! closes the hotspot by itself.
+
+use std::{collections::HashMap, fs, net::Ipv4Addr, path::Path, time::Duration};
+
+use board::network::{Hotspot, NetworkError, Subnet};
+use smol::future::FutureExt as _;
+use zbus::zvariant::{ObjectPath, OwnedValue, Value};
+
+use super::{
+    NetworkManager,
+    activation::{Failure, Watching},
+    daemon::{ACTIVE, Daemon, NAME, NOTHING, PATH, object, trouble, uuid},
+    dnsmasq::Started,
+    reasons::device as reason,
+    settings,
+};
+use crate::netlink::{self, Addressed};
+
+/// An access point that does not start is reported after 25 seconds.
+const OPEN_MAX: Duration = Duration::from_secs(45);
+/// The name server is started before the hotspot is up.
+const NAMES_MAX: Duration = Duration::from_secs(3);
+const CLOSE_MAX: Duration = Duration::from_secs(10);
+/// Where the network manager looks for the name server.
+const DNSMASQ: [&str; 4] = ["/usr/local/sbin/dnsmasq", "/usr/sbin/dnsmasq", "/sbin/dnsmasq", "/usr/bin/dnsmasq"];
+
+impl NetworkManager {
+    pub(super) async fn open(&self, hotspot: &Hotspot) -> Result<(), NetworkError> {
+        let daemon = self.daemon()?;
+        let device = self.radio(Some(&hotspot.interface))?;
+        if !self.links_now().radios.iter().any(|radio| radio.interface == device.interface && radio.access_point) {
+            return Err(NetworkError::Refused(format!("{} cannot be an access point", device.interface)));
+        }
+        self.close(&daemon).await?;
+        if let Some(taken) =
+            netlink::addresses().ok().and_then(|all| collision(hotspot.address, &device.interface, &all))
+        {
+            return Err(NetworkError::Refused(taken));
+        }
+        if let Err(error) = self.names().write(hotspot) {
+            // A hotspot without the sign-in sheet is better than none.
+            log::warn!("the hotspot's names cannot be set, its page opens by address only: {error}");
+        }
+        let opened = self.open_on(&daemon, hotspot, &device.path, &device.interface).await;
+        self.names().remove();
+        if opened.is_err() {
+            // What was begun is not left behind.
+            let _ = self.close(&daemon).await;
+        }
+        opened
+    }
+
+    async fn open_on(
+        &self,
+        daemon: &Daemon,
+        hotspot: &Hotspot,
+        device: &str,
+        interface: &str,
+    ) -> Result<(), NetworkError> {
+        let started = Started::watch(self.run_folder(), interface);
+        let mut watching = Watching::begin(daemon, device).await?;
+        let settings = settings::of_hotspot(self.mark(), hotspot, interface, &uuid()?);
+        let options: HashMap<&str, Value<'_>> =
+            HashMap::from([("persist", Value::from("volatile")), ("bind-activation", Value::from("dbus-client"))]);
+        let body = (settings, object(device)?, object(NOTHING)?, options);
+        let answer = daemon.call(PATH, NAME, "AddAndActivateConnection2", &body).await?;
+        let body = answer.body();
+        let (_, active, _): (ObjectPath<'_>, ObjectPath<'_>, HashMap<String, OwnedValue>) =
+            body.deserialize().map_err(trouble)?;
+        let limit = self.clock().now() + OPEN_MAX;
+        match watching.up(daemon, active.as_str(), limit, self.clock()).await {
+            Ok(()) => {}
+            Err(Failure::Network(error)) => return Err(error),
+            Err(Failure::TimedOut) => return Err(NetworkError::Refused(no_start(hotspot, None))),
+            Err(Failure::Reason(reason)) => return Err(NetworkError::Refused(no_start(hotspot, Some(reason)))),
+        }
+        let names = async {
+            match started {
+                Ok(started) => started.done().await.is_ok(),
+                Err(_) => false,
+            }
+        };
+        let over = async {
+            self.clock().sleep_until(self.clock().now() + NAMES_MAX).await;
+            false
+        };
+        if !names.or(over).await {
+            log::debug!("the hotspot's name server did not say that it has started");
+        }
+        Ok(())
+    }
+
+    /// Ends every hotspot of the agent, and forgets what a killed agent left.
+    pub(super) async fn close(&self, daemon: &Daemon) -> Result<(), NetworkError> {
+        self.names().remove();
+        let manager = daemon.all(PATH, NAME).await?;
+        for active in manager.paths("ActiveConnections") {
+            let Ok(properties) = daemon.all(active, ACTIVE).await else { continue };
+            let Some(profile) = properties.path("Connection") else { continue };
+            let Ok(settings) = daemon.settings(profile).await else { continue };
+            if !self.mark().is_hotspot(&settings) {
+                continue;
+            }
+            let device = properties.paths("Devices").next().unwrap_or(NOTHING).to_owned();
+            let mut watching = Watching::begin(daemon, &device).await?;
+            match daemon.deactivate(active).await {
+                Err(error @ NetworkError::Absent(_)) => return Err(error),
+                // It went by itself.
+                Err(_) => continue,
+                Ok(()) => {}
+            }
+            watching.down(daemon, active, self.clock().now() + CLOSE_MAX, self.clock()).await;
+        }
+        for kept in daemon.kept().await? {
+            if self.mark().is_hotspot(&kept.settings)
+                && let Err(error @ NetworkError::Absent(_)) = daemon.delete(&kept.path).await
+            {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Who has addresses of the hotspot's network already.
+fn collision(hotspot: Subnet, own: &str, addresses: &[Addressed]) -> Option<String> {
+    let (address, prefix) = hotspot;
+    let taken = addresses.iter().filter(|one| one.interface != own).find(|one| {
+        let shorter = u32::from(prefix.min(one.prefix).min(32));
+        let mask = u32::MAX.checked_shl(32 - shorter).unwrap_or(0);
+        address.to_bits() & mask == one.address.to_bits() & mask
+    })?;
+    Some(format!(
+        "the hotspot's network {address}/{prefix} is that of {} already ({}/{})",
+        taken.interface, taken.address, taken.prefix
+    ))
+}
+
+/// Why the hotspot did not start.
+fn no_start(hotspot: &Hotspot, because: Option<u32>) -> String {
+    use reason::{
+        DHCP_START_FAILED, IP_CONFIG_UNAVAILABLE, SHARED_FAILED, SHARED_START_FAILED, SUPPLICANT_CONFIG_FAILED,
+        SUPPLICANT_DISCONNECT, SUPPLICANT_FAILED, SUPPLICANT_TIMEOUT,
+    };
+    let Hotspot { interface, channel, address: (address, _), .. } = hotspot;
+    match because {
+        Some(IP_CONFIG_UNAVAILABLE | SHARED_START_FAILED | SHARED_FAILED | DHCP_START_FAILED) => {
+            if !DNSMASQ.iter().any(|path| Path::new(path).exists()) {
+                return "dnsmasq is not installed, which gives phones their addresses (Debian: dnsmasq-base)"
+                    .to_owned();
+            }
+            let tables = fs::read_to_string("/proc/net/udp").unwrap_or_default();
+            match held(&tables, *address) {
+                Some(53) => {
+                    format!("another name server holds port 53 of {address}: let it listen on its own addresses only")
+                }
+                Some(port) => {
+                    format!("another DHCP server holds port {port}: let it listen on its own interfaces only")
+                }
+                None => format!("addresses could not be given on {interface}: dnsmasq did not start"),
+            }
+        }
+        Some(SUPPLICANT_TIMEOUT | SUPPLICANT_DISCONNECT | SUPPLICANT_CONFIG_FAILED | SUPPLICANT_FAILED) | None => {
+            format!(
+                "{interface} did not start as an access point on channel {channel}: is the channel allowed in this country?"
+            )
+        }
+        Some(reason) => format!("{interface} did not start as an access point (reason {reason})"),
+    }
+}
+
+/// A port of names or addresses that somebody holds, by the kernel's table.
+fn held(table: &str, own: Ipv4Addr) -> Option<u16> {
+    let local = |line: &str| {
+        let (address, port) = line.split_ascii_whitespace().nth(1)?.split_once(':')?;
+        let address = Ipv4Addr::from(u32::from_str_radix(address, 16).ok()?.to_ne_bytes());
+        Some((address, u16::from_str_radix(port, 16).ok()?))
+    };
+    let mut holders = table.lines().filter_map(local);
+    let found =
+        holders.find(|(address, port)| matches!(port, 53 | 67) && (address.is_unspecified() || *address == own));
+    found.map(|(_, port)| port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_that_is_there_already_is_refused() {
+        let there =
+            |address: [u8; 4], prefix| Addressed { interface: "eth0".to_owned(), address: address.into(), prefix };
+        let hotspot = (Ipv4Addr::new(10, 42, 0, 1), 24);
+        let table = [
+            ("the same", there([10, 42, 0, 77], 24), true),
+            ("around it", there([10, 0, 0, 1], 8), true),
+            ("inside it", there([10, 42, 0, 129], 30), true),
+            ("beside it", there([10, 42, 1, 1], 24), false),
+            ("everything", there([1, 2, 3, 4], 0), true),
+        ];
+        for (case, one, taken) in table {
+            assert_eq!(collision(hotspot, "wlan0", std::slice::from_ref(&one)).is_some(), taken, "{case}");
+            assert_eq!(collision(hotspot, "eth0", &[one]), None, "{case}: its own address");
+        }
+    }
+
+    #[cfg(target_endian = "little")]
+    #[test]
+    fn who_holds_a_port_is_read_from_the_kernels_table() {
+        let line =
+            |local: &str| format!("  1: {local} 00000000:0000 07 00000000:00000000 00:00000000 00000000 0 0 1 2 0 0");
+        let own = Ipv4Addr::new(10, 42, 0, 1);
+        let table = [
+            ("everybody's names", line("00000000:0035"), Some(53)),
+            ("our own address", line("01002A0A:0035"), Some(53)),
+            ("systemd-resolved", line("3500007F:0035"), None),
+            ("addresses", line("00000000:0043"), Some(67)),
+            ("a client", line("00000000:0044"), None),
+            ("rubbish", "x y z".to_owned(), None),
+        ];
+        for (case, table, port) in table {
+            assert_eq!(held(&table, own), port, "{case}");
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Joins networks.
+
+use std::time::Duration;
+
+use board::{
+    Mono,
+    network::{JoinError, Link, Medium, NetworkError, Profile, Security, Ssid},
+};
+
+use super::{
+    NetworkManager,
+    activation::{Failure, Watching},
+    daemon::{DEVICE, Daemon, Owned, WIRED},
+    known::{Device, state},
+    reasons::{self, Target},
+    scan, security,
+    security::{How, Impossible},
+    settings, value,
+};
+
+/// Longest time that joining takes, whatever is tried.
+pub(super) const JOIN_MAX: Duration = Duration::from_secs(60);
+/// The kernel tells an address a moment after the network manager says that it is there.
+const ADDRESS_MAX: Duration = Duration::from_secs(2);
+
+/// What is known of a network before it is joined.
+struct Air {
+    /// What it asks for; `None` when nobody heard it.
+    offered: Option<Security>,
+}
+
+impl NetworkManager {
+    pub(super) async fn join_by_key(&self, key: &str) -> Result<Link, JoinError> {
+        let limit = self.clock().now() + JOIN_MAX;
+        let daemon = self.daemon()?;
+        let kept = daemon.kept().await?;
+        let Some(kept) = kept.into_iter().find(|kept| self.mark().key(&kept.settings).as_deref() == Some(key)) else {
+            return Err(NetworkError::Refused(format!("there is no profile {key}")).into());
+        };
+        let secrets = match kept.settings.contains_key(settings::WIFI_SECURITY) {
+            true => daemon.secrets(&kept.path, settings::WIFI_SECURITY).await?,
+            false => settings::Received::new(),
+        };
+        let Some(profile) = settings::to_profile(self.mark(), &kept.settings, &secrets) else {
+            return Err(NetworkError::Refused(format!("the profile {key} cannot be read")).into());
+        };
+        let stale = self.take_stale(key);
+        match &profile.medium {
+            Medium::Wired => {
+                let device = self.cable(&daemon, profile.interface.as_deref(), key).await?;
+                let target = Target { ssid: None, interface: &device.interface, with_password: false, heard: false };
+                self.activate(&daemon, &kept.path, &device, stale, limit)
+                    .await
+                    .map_err(|failure| said(failure, target))?;
+                self.link(&device.interface, limit).await.ok_or_else(|| JoinError::NoAddress(target.name()))
+            }
+            Medium::Wifi { ssid, psk, hidden } => {
+                let device = self.radio(profile.interface.as_deref())?;
+                let air = self.listen_for(&daemon, &device, ssid, *hidden).await?;
+                let target = Target {
+                    ssid: Some(ssid),
+                    interface: &device.interface,
+                    with_password: psk.is_some(),
+                    heard: air.offered.is_some(),
+                };
+                let ways = security::ways(air.offered, psk.as_ref()).map_err(|why| impossible(why, ssid))?;
+                let mut current = settings::how(&kept.settings);
+                let mut failed = None;
+                for (index, way) in ways.iter().enumerate() {
+                    // The way that worked before is as good as the first.
+                    let way = if index == 0 && ways.contains(&current) { current } else { *way };
+                    if index > 0 && way == current {
+                        continue;
+                    }
+                    if way != current {
+                        self.set_way(&daemon, &kept, &profile, way).await?;
+                        current = way;
+                    }
+                    match self.activate(&daemon, &kept.path, &device, stale || index > 0, limit).await {
+                        Ok(()) => {
+                            return self
+                                .link(&device.interface, limit)
+                                .await
+                                .ok_or_else(|| JoinError::NoAddress(target.name()));
+                        }
+                        Err(failure) => failed = Some(said(failure, target)),
+                    }
+                    // Only what another way of using the password could mend.
+                    if !matches!(
+                        failed,
+                        Some(JoinError::WrongPassword(_) | JoinError::TimedOut(_) | JoinError::Unsuitable { .. })
+                    ) {
+                        break;
+                    }
+                }
+                if current != How::usual(psk.as_ref()) && air.offered == Some(Security::Wpa2Wpa3) {
+                    self.set_way(&daemon, &kept, &profile, How::usual(psk.as_ref())).await?;
+                }
+                Err(failed.unwrap_or_else(|| JoinError::TimedOut(target.name())))
+            }
+        }
+    }
+
+    /// A profile of somebody else's, the best that the system itself holds possible.
+    pub(super) async fn join_best_known(&self) -> Result<bool, JoinError> {
+        let limit = self.clock().now() + JOIN_MAX;
+        let daemon = self.daemon()?;
+        let mut best: Option<(i64, u64, Device, String, Option<Ssid>)> = None;
+        for device in self.known_devices().into_iter().filter(|device| device.wifi || device.ethernet) {
+            if matches!(device.owned, Some(Owned::Hotspot)) || device.state < state::DISCONNECTED {
+                continue;
+            }
+            let Ok(properties) = daemon.all(&device.path, DEVICE).await else { continue };
+            for path in properties.paths("AvailableConnections") {
+                let Ok(settings) = daemon.settings(path).await else { continue };
+                if self.mark().key(&settings).is_some() || self.mark().is_hotspot(&settings) {
+                    continue;
+                }
+                let of = |section: &str, name: &str| settings.get(section).and_then(|section| section.get(name));
+                let by_itself = of("connection", "autoconnect").and_then(|value| value::boolean(value)).unwrap_or(true);
+                let mode = of(settings::WIFI, "mode").and_then(|mode| value::text(mode)).unwrap_or("infrastructure");
+                if !by_itself || mode != "infrastructure" {
+                    continue;
+                }
+                let priority =
+                    of("connection", "autoconnect-priority").and_then(|value| value::signed(value)).unwrap_or(0);
+                let used = of("connection", "timestamp")
+                    .map_or(0, |value| if let zbus::zvariant::Value::U64(at) = **value { at } else { 0 });
+                if best.as_ref().is_none_or(|(p, u, ..)| (priority, used) > (*p, *u)) {
+                    let ssid = of(settings::WIFI, "ssid")
+                        .and_then(|ssid| value::bytes(ssid))
+                        .and_then(|ssid| Ssid::new(&ssid));
+                    best = Some((priority, used, device.clone(), path.to_owned(), ssid));
+                }
+            }
+        }
+        let Some((_, _, device, path, ssid)) = best else { return Ok(false) };
+        let target = Target { ssid: ssid.as_ref(), interface: &device.interface, with_password: true, heard: true };
+        self.activate(&daemon, &path, &device, false, limit).await.map_err(|failure| said(failure, target))?;
+        Ok(true)
+    }
+
+    /// Brings a profile up on a device, or waits for it where that is under way. `anew` also when it is up already.
+    async fn activate(
+        &self,
+        daemon: &Daemon,
+        profile: &str,
+        device: &Device,
+        anew: bool,
+        limit: Mono,
+    ) -> Result<(), Failure> {
+        let mut watching = Watching::begin(daemon, &device.path).await?;
+        let active = match self.active_with(daemon, profile, device).await {
+            Some(active) if !anew => active,
+            _ => daemon.activate(profile, &device.path).await?,
+        };
+        let ended = watching.up(daemon, &active, limit, self.clock()).await;
+        if ended == Err(Failure::TimedOut) {
+            let _ = daemon.deactivate(&active).await;
+        }
+        ended
+    }
+
+    /// The connection of a device, when it is by this profile.
+    async fn active_with(&self, daemon: &Daemon, profile: &str, device: &Device) -> Option<String> {
+        let properties = daemon.all(&device.path, DEVICE).await.ok()?;
+        let active = properties.path("ActiveConnection")?;
+        let by = daemon.all(active, super::daemon::ACTIVE).await.ok()?;
+        (by.path("Connection") == Some(profile)).then(|| active.to_owned())
+    }
+
+    async fn set_way(
+        &self,
+        daemon: &Daemon,
+        kept: &super::daemon::Kept,
+        profile: &Profile,
+        way: How,
+    ) -> Result<(), NetworkError> {
+        let uuid = settings::uuid(&kept.settings);
+        daemon.update(&kept.path, &settings::of_profile(self.mark(), profile, way, &uuid)).await
+    }
+
+    /// What the network asks for, by what the radio heard; listens if it was not heard yet.
+    async fn listen_for(&self, daemon: &Daemon, device: &Device, ssid: &Ssid, hidden: bool) -> Result<Air, JoinError> {
+        let offered = async || {
+            let heard = scan::heard(daemon, &device.path).await?;
+            let one = security::strongest(heard).into_iter().find(|seen| seen.ssid == *ssid);
+            Ok::<_, NetworkError>(one.map(|seen| seen.security))
+        };
+        if let Some(offered) = offered().await? {
+            return Ok(Air { offered: Some(offered) });
+        }
+        if let Err(trouble) = scan::listen(daemon, &device.path, Some(ssid), self.clock()).await {
+            log::debug!("{}: {trouble}", device.interface);
+        }
+        match offered().await? {
+            None if !hidden => Err(JoinError::NotInRange(ssid.clone())),
+            offered => Ok(Air { offered }),
+        }
+    }
+
+    /// The radio to use.
+    pub(super) fn radio(&self, interface: Option<&str>) -> Result<Device, NetworkError> {
+        let wanted = |name: &str| interface.is_none_or(|wanted| wanted == name);
+        let links = self.links_now();
+        let Some(radio) =
+            links.radios.iter().filter(|radio| wanted(&radio.interface)).min_by_key(|radio| radio.blocked.is_some())
+        else {
+            return Err(NetworkError::NoRadio(interface.map(str::to_owned)));
+        };
+        if let Some(why) = &radio.blocked {
+            return Err(NetworkError::Refused(format!("{} cannot be used: {why}", radio.interface)));
+        }
+        let found = self.known_devices().into_iter().find(|device| device.interface == radio.interface);
+        found.ok_or_else(|| NetworkError::NoRadio(Some(radio.interface.clone())))
+    }
+
+    /// The cable to use: one that is plugged in, and rather one that nothing else uses.
+    async fn cable(&self, daemon: &Daemon, interface: Option<&str>, key: &str) -> Result<Device, JoinError> {
+        let mut unplugged = None;
+        let mut best: Option<(u8, Device)> = None;
+        for device in self.known_devices().into_iter().filter(|device| device.ethernet) {
+            if interface.is_some_and(|wanted| wanted != device.interface) {
+                continue;
+            }
+            if !daemon.all(&device.path, WIRED).await?.is("Carrier") {
+                unplugged.get_or_insert(device.interface);
+                continue;
+            }
+            let mine = device.owned == Some(Owned::Profile(key.to_owned()));
+            let rank = if mine { 0 } else { 1 + u8::from(device.active.is_some()) };
+            if best.as_ref().is_none_or(|(other, _)| rank < *other) {
+                best = Some((rank, device));
+            }
+        }
+        best.map(|(_, device)| device).ok_or_else(|| {
+            JoinError::NoCable(unplugged.or(interface.map(str::to_owned)).unwrap_or_else(|| "this device".to_owned()))
+        })
+    }
+
+    /// The link of an interface, once the snapshot shows its address. `None` when the connection has gone again.
+    async fn link(&self, interface: &str, limit: Mono) -> Option<Link> {
+        let limit = limit.min(self.clock().now() + ADDRESS_MAX);
+        self.link_until(interface, limit).await
+    }
+}
+
+fn impossible(why: Impossible, ssid: &Ssid) -> JoinError {
+    match why {
+        Impossible::PasswordMissing => JoinError::WrongPassword(ssid.clone()),
+        Impossible::Unsuitable(why) => JoinError::Unsuitable { ssid: ssid.clone(), why: why.to_owned() },
+    }
+}
+
+fn said(failure: Failure, target: Target<'_>) -> JoinError {
+    match failure {
+        Failure::Reason(reason) => reasons::failure(reason, target),
+        Failure::TimedOut => JoinError::TimedOut(target.name()),
+        Failure::Network(error) => error.into(),
+    }
+}

@@ -1,0 +1,156 @@
+//! What is connected: the kernel's addresses and default routes, with the network manager's names.
+//!
+//! The kernel is asked because an interface that the network manager does not manage connects a machine just as well.
+
+use std::path::Path;
+
+use board::network::{Link, Links};
+
+use super::{
+    daemon::Owned,
+    known::{Known, state},
+};
+use crate::netlink::{self, Addressed};
+
+/// What the kernel says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Kernel {
+    pub addresses: Vec<Addressed>,
+    pub ways_out: Vec<String>,
+    /// Interfaces of real hardware that have a carrier.
+    pub hardware: Vec<String>,
+}
+
+impl Kernel {
+    pub(super) fn read() -> Kernel {
+        let addresses = netlink::addresses().unwrap_or_else(|error| {
+            log::debug!("the kernel tells no addresses: {error}");
+            Vec::new()
+        });
+        let real = |interface: &str| {
+            let folder = Path::new("/sys/class/net").join(interface);
+            let carrier = std::fs::read_to_string(folder.join("carrier"));
+            folder.join("device").exists() && carrier.is_ok_and(|carrier| carrier.trim() == "1")
+        };
+        let mut hardware: Vec<String> =
+            addresses.iter().map(|one| one.interface.clone()).filter(|name| real(name)).collect();
+        hardware.dedup();
+        Kernel { addresses, ways_out: netlink::default_routes(), hardware }
+    }
+}
+
+/// Puts both together.
+///
+/// An interface counts when the network manager has connected it by a profile, when it is hardware with an address and a
+/// carrier, or when traffic to elsewhere goes out there. The bridges of containers are none of these.
+pub(super) fn links(known: &Known, kernel: &Kernel) -> Links {
+    let of = |interface: &str| known.devices.iter().find(|device| device.ip_interface == interface);
+    let made =
+        |interface: &str| of(interface).is_some_and(|device| device.state == state::ACTIVATED && !device.external);
+    let mut names: Vec<&str> = kernel.addresses.iter().map(|one| one.interface.as_str()).collect();
+    // Connected by IPv6 only.
+    names.extend(known.devices.iter().map(|device| device.ip_interface.as_str()).filter(|name| made(name)));
+    names.sort_unstable();
+    names.dedup();
+    let link = |interface: &str| {
+        let device = of(interface);
+        let owned = device.and_then(|device| device.owned.as_ref());
+        let default_route = kernel.ways_out.iter().any(|name| name == interface);
+        let counts = made(interface) || default_route || kernel.hardware.iter().any(|name| name == interface);
+        if !counts || owned == Some(&Owned::Hotspot) {
+            return None;
+        }
+        let address = kernel.addresses.iter().find(|one| one.interface == interface);
+        Some(Link {
+            interface: interface.to_owned(),
+            ssid: device.and_then(|device| device.ssid.clone()),
+            key: owned.and_then(|owned| if let Owned::Profile(key) = owned { Some(key.clone()) } else { None }),
+            address: address.map(|one| (one.address, one.prefix)),
+            default_route,
+        })
+    };
+    Links {
+        manager: known.manager.clone(),
+        radios: known.radios.clone(),
+        links: names.into_iter().filter_map(link).collect(),
+        internet: known.internet,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use board::network::Ssid;
+
+    use super::{super::known::Device, *};
+
+    fn device(interface: &str, state: u32) -> Device {
+        Device {
+            path: format!("/{interface}"),
+            interface: interface.to_owned(),
+            ip_interface: interface.to_owned(),
+            wifi: false,
+            ethernet: true,
+            state,
+            active: None,
+            external: false,
+            ssid: None,
+            owned: None,
+        }
+    }
+
+    fn address(interface: &str, last: u8) -> Addressed {
+        Addressed { interface: interface.to_owned(), address: Ipv4Addr::new(10, 0, 0, last), prefix: 24 }
+    }
+
+    #[test]
+    fn what_is_connected() {
+        let home = Ssid::new(b"home");
+        let known = Known {
+            devices: vec![
+                Device { owned: Some(Owned::Profile("cable".to_owned())), ..device("eth0", 100) },
+                Device { ssid: home.clone(), ..device("wlan0", 100) },
+                Device { owned: Some(Owned::Hotspot), ..device("wlan1", 100) },
+                Device { external: true, ..device("docker0", 100) },
+                device("eth1", 70),
+                device("eth2", 100),
+                Device { ip_interface: "ppp0".to_owned(), ..device("ttyUSB0", 100) },
+            ],
+            ..Known::default()
+        };
+        let kernel = Kernel {
+            addresses: vec![
+                address("eth0", 1),
+                address("eth0", 2),
+                address("wlan0", 3),
+                address("wlan1", 4),
+                address("docker0", 5),
+                address("eth1", 6),
+                address("ppp0", 7),
+                address("usb0", 8),
+                address("tun0", 9),
+                address("veth0", 10),
+            ],
+            ways_out: vec!["eth0".to_owned(), "tun0".to_owned()],
+            hardware: vec!["eth0".to_owned(), "wlan0".to_owned(), "wlan1".to_owned(), "usb0".to_owned()],
+        };
+        let found = links(&known, &kernel).links;
+        let short: Vec<_> = found
+            .iter()
+            .map(|link| {
+                let last = link.address.map(|(address, _)| address.octets()[3]);
+                (link.interface.as_str(), link.key.as_deref(), link.ssid.clone(), last, link.default_route)
+            })
+            .collect();
+        let expected = [
+            ("eth0", Some("cable"), None, Some(1), true),
+            ("eth2", None, None, None, false),
+            ("ppp0", None, None, Some(7), false),
+            ("tun0", None, None, Some(9), true),
+            ("usb0", None, None, Some(8), false),
+            ("wlan0", None, home, Some(3), false),
+        ];
+        assert_eq!(short, expected);
+    }
+}

@@ -1,0 +1,391 @@
+//! Networks by NetworkManager over the message bus.
+//!
+//! Owns the snapshot of what is connected, which signals of the network manager and of the kernel keep: nothing is asked
+//! while nothing changes. The work is done by sessions, one for each process of the network manager that comes and goes;
+//! a session listens, asks and is forgotten with it. Nothing begins before the port is first used.
+
+mod activation;
+mod daemon;
+mod dnsmasq;
+mod hotspot;
+mod join;
+mod known;
+mod links;
+mod power_save;
+mod reasons;
+mod scan;
+mod security;
+mod settings;
+mod value;
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashSet,
+    convert::Infallible,
+    future::poll_fn,
+    io,
+    path::Path,
+    rc::Rc,
+    task::{Poll, Waker},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use board::{
+    Clock, Mono,
+    network::{Hotspot, JoinError, Link, Links, Manager, NetworkError, Networks, Profile, Seen},
+};
+use smol::{LocalExecutor, Task, future::FutureExt as _, stream::StreamExt as _};
+
+use self::{
+    daemon::{ACTIVE, CONNECTION, DEVICE, Daemon, NAME, PATH, PROPERTIES, uuid},
+    dnsmasq::Names,
+    known::{Device, Known},
+    links::Kernel,
+    settings::Mark,
+};
+use crate::{
+    bus::Bus,
+    netlink::{Changes, Radios},
+};
+
+/// Signals come in bursts; what they say is asked once, this long after the first.
+const BURST: Duration = Duration::from_millis(50);
+/// The network manager's folder of settings.
+const FOLDER: &str = "/etc/NetworkManager";
+/// Where its name server writes the number of its process.
+const RUN_FOLDER: &str = "/run";
+/// Reads its configuration again (`NM_MANAGER_RELOAD_FLAG_CONF`).
+const RELOAD_CONFIGURATION: u32 = 0x1;
+
+/// The port [`Networks`].
+pub struct NetworkManager {
+    shared: Rc<Shared>,
+}
+
+struct Shared {
+    executor: Rc<LocalExecutor<'static>>,
+    clock: Rc<dyn Clock>,
+    bus: Rc<Bus>,
+    mark: Mark,
+    names: Names,
+    daemon: RefCell<Option<Rc<Daemon>>>,
+    known: RefCell<Known>,
+    links: RefCell<Links>,
+    waiting: RefCell<Vec<Waker>>,
+    /// Profiles that were changed since they were last joined: what is connected by them still uses what was.
+    stale: RefCell<HashSet<String>>,
+    tasks: RefCell<Vec<Task<()>>>,
+    started: Cell<bool>,
+}
+
+impl NetworkManager {
+    /// Costs nothing until it is used. `brand` marks what belongs to the agent.
+    #[must_use]
+    pub fn new(
+        executor: &Rc<LocalExecutor<'static>>,
+        clock: Rc<dyn Clock>,
+        bus: Rc<Bus>,
+        brand: &str,
+    ) -> NetworkManager {
+        NetworkManager {
+            shared: Rc::new(Shared {
+                executor: Rc::clone(executor),
+                clock,
+                bus,
+                mark: Mark(brand.to_owned()),
+                names: Names::new(Path::new(FOLDER), brand),
+                daemon: RefCell::default(),
+                known: RefCell::default(),
+                links: RefCell::default(),
+                waiting: RefCell::default(),
+                stale: RefCell::default(),
+                tasks: RefCell::default(),
+                started: Cell::new(false),
+            }),
+        }
+    }
+
+    /// Begins to look, once.
+    fn start(&self) {
+        if self.shared.started.replace(true) {
+            return;
+        }
+        // A killed agent may have left it.
+        self.shared.names.remove();
+        self.shared.publish();
+        let sessions = self.shared.executor.spawn(sessions(Rc::clone(&self.shared)));
+        let kernel = self.shared.executor.spawn(kernel_changes(Rc::clone(&self.shared)));
+        self.shared.tasks.borrow_mut().extend([sessions, kernel]);
+    }
+
+    fn daemon(&self) -> Result<Rc<Daemon>, NetworkError> {
+        self.start();
+        if let Manager::Unusable(words) = &self.shared.known.borrow().manager {
+            return Err(NetworkError::Refused(words.clone()));
+        }
+        self.shared.daemon.borrow().clone().ok_or_else(|| NetworkError::Absent("it is not there".to_owned()))
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        &*self.shared.clock
+    }
+
+    fn mark(&self) -> &Mark {
+        &self.shared.mark
+    }
+
+    fn names(&self) -> &Names {
+        &self.shared.names
+    }
+
+    fn run_folder(&self) -> &Path {
+        Path::new(RUN_FOLDER)
+    }
+
+    fn links_now(&self) -> Links {
+        self.start();
+        self.shared.links.borrow().clone()
+    }
+
+    fn known_devices(&self) -> Vec<Device> {
+        self.shared.known.borrow().devices.clone()
+    }
+
+    fn take_stale(&self, key: &str) -> bool {
+        self.shared.stale.borrow_mut().remove(key)
+    }
+
+    /// The link of an interface, waiting for its address until `limit`.
+    async fn link_until(&self, interface: &str, limit: Mono) -> Option<Link> {
+        let of = || self.links_now().links.into_iter().find(|link| link.interface == interface);
+        let addressed = async {
+            loop {
+                if of().is_some_and(|link| link.address.is_some()) {
+                    return;
+                }
+                self.changed().await;
+            }
+        };
+        addressed.or(self.clock().sleep_until(limit)).await;
+        of()
+    }
+}
+
+impl Shared {
+    /// Makes the snapshot anew and wakes who waits for a change.
+    fn publish(&self) {
+        let links = links::links(&self.known.borrow(), &Kernel::read());
+        if *self.links.borrow() != links {
+            *self.links.borrow_mut() = links;
+            self.waiting.take().into_iter().for_each(Waker::wake);
+        }
+    }
+
+    fn learn(&self, known: Known) {
+        *self.known.borrow_mut() = known;
+        self.publish();
+    }
+}
+
+/// One session after another.
+async fn sessions(shared: Rc<Shared>) {
+    loop {
+        let there = shared.bus.appeared(NAME).await;
+        let daemon = Rc::new(Daemon::new(there.clone()));
+        let session = async {
+            if let Err(error) = session(&shared, &daemon).await {
+                log::warn!("the network manager cannot be used: {error}");
+                *shared.daemon.borrow_mut() = None;
+                shared.learn(Known { manager: Manager::Unusable(error.to_string()), ..Known::default() });
+            }
+            std::future::pending().await
+        };
+        there.gone().or(session).await;
+        log::info!("the network manager has gone");
+        *shared.daemon.borrow_mut() = None;
+        shared.learn(Known::default());
+    }
+}
+
+/// Listens and asks, as long as the network manager is there.
+async fn session(shared: &Rc<Shared>, daemon: &Rc<Daemon>) -> Result<(), NetworkError> {
+    let (ring, rung) = smol::channel::bounded(1);
+    let mut readers = Vec::new();
+    // Not of radios and access points: their properties change with every breath of the air.
+    let interfaces = [
+        (PROPERTIES, "PropertiesChanged", Some(NAME)),
+        (PROPERTIES, "PropertiesChanged", Some(DEVICE)),
+        (PROPERTIES, "PropertiesChanged", Some(ACTIVE)),
+        (CONNECTION, "Updated", None),
+    ];
+    for (interface, member, first) in interfaces {
+        let mut signals = daemon.signals(None, interface, member, first).await?;
+        let (ring, daemon) = (ring.clone(), Rc::clone(daemon));
+        readers.push(shared.executor.spawn(async move {
+            while let Some(Ok(_)) = signals.next().await {
+                if interface == CONNECTION {
+                    daemon.keys.borrow_mut().clear();
+                }
+                let _ = ring.try_send(());
+            }
+        }));
+    }
+    loop {
+        let known = known::ask(daemon, &shared.mark).await?;
+        // Only now can calls find the devices that they need.
+        *shared.daemon.borrow_mut() = Some(Rc::clone(daemon));
+        shared.learn(known);
+        if rung.recv().await.is_err() {
+            return Ok(());
+        }
+        shared.clock.sleep_until(shared.clock.now() + BURST).await;
+        let _ = rung.try_recv();
+    }
+}
+
+async fn kernel_changes(shared: Rc<Shared>) {
+    let watched: io::Result<Infallible> = async {
+        let changes = Changes::watch()?;
+        loop {
+            changes.next().await?;
+            shared.clock.sleep_until(shared.clock.now() + BURST).await;
+            shared.publish();
+        }
+    }
+    .await;
+    let Err(error) = watched;
+    log::warn!("the kernel does not tell of changes of its network: {error}");
+}
+
+fn refused(what: &str, error: &io::Error) -> NetworkError {
+    NetworkError::Refused(format!("{what}: {error}"))
+}
+
+#[async_trait(?Send)]
+impl Networks for NetworkManager {
+    fn links(&self) -> Links {
+        self.links_now()
+    }
+
+    async fn changed(&self) {
+        let before = self.links_now();
+        poll_fn(|context| {
+            if *self.shared.links.borrow() != before {
+                return Poll::Ready(());
+            }
+            self.shared.waiting.borrow_mut().push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    async fn profiles(&self) -> Result<Vec<Profile>, NetworkError> {
+        let daemon = self.daemon()?;
+        let mut profiles = Vec::new();
+        for kept in daemon.kept().await? {
+            if self.mark().key(&kept.settings).is_none() {
+                continue;
+            }
+            let secrets = match kept.settings.contains_key(settings::WIFI_SECURITY) {
+                true => daemon.secrets(&kept.path, settings::WIFI_SECURITY).await.unwrap_or_default(),
+                false => settings::Received::new(),
+            };
+            profiles.extend(settings::to_profile(self.mark(), &kept.settings, &secrets));
+        }
+        Ok(profiles)
+    }
+
+    async fn put(&self, profile: &Profile) -> Result<(), NetworkError> {
+        let daemon = self.daemon()?;
+        let psk = if let board::network::Medium::Wifi { psk, .. } = &profile.medium { psk.as_ref() } else { None };
+        let how = security::How::usual(psk);
+        let mut there = daemon.kept().await?;
+        there.retain(|kept| self.mark().key(&kept.settings).as_deref() == Some(&*profile.key));
+        let mut there = there.into_iter();
+        self.shared.stale.borrow_mut().insert(profile.key.clone());
+        match there.next() {
+            None => daemon.add(&settings::of_profile(self.mark(), profile, how, &uuid()?)).await?,
+            Some(kept) => {
+                let uuid = settings::uuid(&kept.settings);
+                daemon.update(&kept.path, &settings::of_profile(self.mark(), profile, how, &uuid)).await?;
+            }
+        }
+        // An agent that was killed between asking and hearing the answer may have asked twice.
+        for double in there {
+            daemon.delete(&double.path).await?;
+        }
+        Ok(())
+    }
+
+    async fn remove(&self, key: &str) -> Result<(), NetworkError> {
+        let daemon = self.daemon()?;
+        for kept in daemon.kept().await? {
+            if self.mark().key(&kept.settings).as_deref() == Some(key) {
+                daemon.delete(&kept.path).await?;
+            }
+        }
+        self.take_stale(key);
+        Ok(())
+    }
+
+    async fn join(&self, key: &str) -> Result<Link, JoinError> {
+        self.join_by_key(key).await
+    }
+
+    async fn join_known(&self) -> Result<bool, JoinError> {
+        self.join_best_known().await
+    }
+
+    async fn scan(&self, interface: Option<&str>, fresh: bool) -> Result<Vec<Seen>, NetworkError> {
+        let daemon = self.daemon()?;
+        let device = self.radio(interface)?;
+        let listened = match fresh {
+            true => scan::listen(&daemon, &device.path, None, self.clock()).await,
+            false => Ok(()),
+        };
+        let seen = security::strongest(scan::heard(&daemon, &device.path).await?);
+        // A radio that cannot listen now has still heard something before.
+        if seen.is_empty() { listened.map(|()| seen) } else { Ok(seen) }
+    }
+
+    async fn open_hotspot(&self, hotspot: &Hotspot) -> Result<(), NetworkError> {
+        self.open(hotspot).await
+    }
+
+    async fn close_hotspot(&self) -> Result<(), NetworkError> {
+        let daemon = self.daemon()?;
+        self.close(&daemon).await
+    }
+
+    async fn set_power_save(&self, on: Option<bool>) -> Result<bool, NetworkError> {
+        let changed = power_save::set(Path::new(FOLDER), &self.mark().0, on)
+            .map_err(|error| refused("the file for power save cannot be written", &error))?;
+        if !changed {
+            return Ok(false);
+        }
+        let daemon = self.daemon()?;
+        daemon.call(PATH, NAME, "Reload", &RELOAD_CONFIGURATION).await?;
+        // The file is for the connections to come; what is connected is told by the kernel, without being disconnected.
+        if let Some(on) = on
+            && let Ok(radios) = Radios::open()
+        {
+            for device in self.known_devices().iter().filter(|device| device.wifi) {
+                if let Err(error) = radios.set_power_save(&device.interface, on) {
+                    log::debug!("power save of {}: {error}", device.interface);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    async fn set_country(&self, country: Option<&str>) -> Result<(), NetworkError> {
+        let Some(country) = country else { return Ok(()) };
+        let [first, second] = country.as_bytes() else {
+            return Err(NetworkError::Refused(format!("{country} is no country of two letters")));
+        };
+        let letters = [first.to_ascii_uppercase(), second.to_ascii_uppercase()];
+        let radios = Radios::open().map_err(|_| NetworkError::NoRadio(None))?;
+        radios.set_country(letters).map_err(|error| refused("the radio rules of this country were not taken", &error))
+    }
+}

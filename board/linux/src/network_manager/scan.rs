@@ -1,0 +1,88 @@
+//! Listens to the air.
+
+use std::{collections::HashMap, time::Duration};
+
+use board::{
+    Clock,
+    network::{NetworkError, Ssid},
+};
+use smol::{future::FutureExt as _, stream::StreamExt as _};
+use zbus::zvariant::{ObjectPath, Value};
+
+use super::{
+    daemon::{ACCESS_POINT, Daemon, PROPERTIES, WIRELESS, trouble},
+    security::{Heard, Offer},
+    value,
+};
+
+/// Longest time that a radio may take to listen on all channels.
+const LISTEN_MAX: Duration = Duration::from_secs(15);
+/// What was heard this short a time ago is as good as new; the network manager refuses to listen again so soon.
+const FRESH: Duration = Duration::from_secs(10);
+
+/// Listens now. `wanted` is asked for by name, so that a hidden network answers. Says whether it was listened to.
+pub(super) async fn listen(
+    daemon: &Daemon,
+    device: &str,
+    wanted: Option<&Ssid>,
+    clock: &dyn Clock,
+) -> Result<(), NetworkError> {
+    let mut changes = daemon.signals(Some(device), PROPERTIES, "PropertiesChanged", Some(WIRELESS)).await?;
+    let before = daemon.all(device, WIRELESS).await?.signed("LastScan");
+    let mut options: HashMap<&str, Value<'_>> = HashMap::new();
+    if let Some(wanted) = wanted {
+        options.insert("ssids", Value::from(vec![wanted.bytes().to_vec()]));
+    }
+    if let Err(refused) = daemon.call(device, WIRELESS, "RequestScan", &options).await {
+        let now = i64::try_from(clock.now().as_nanos() / 1_000_000).unwrap_or(i64::MAX);
+        let fresh = i64::try_from(FRESH.as_millis()).unwrap_or(i64::MAX);
+        if before >= 0 && now.saturating_sub(before) < fresh {
+            return Ok(());
+        }
+        if matches!(refused, NetworkError::Absent(_)) {
+            return Err(refused);
+        }
+        log::debug!("listening to the air was refused, which is so while it is done already: {refused}");
+    }
+    let heard = async {
+        while let Some(Ok(message)) = changes.next().await {
+            let body = message.body();
+            let Ok((_, changed, _)) = body.deserialize::<(&str, HashMap<&str, Value<'_>>, Vec<&str>)>() else {
+                continue;
+            };
+            if changed.get("LastScan").and_then(value::signed).is_some_and(|last| last != before) {
+                return Ok(());
+            }
+        }
+        Err(NetworkError::Absent("it went away".to_owned()))
+    };
+    let over = async {
+        clock.sleep_until(clock.now() + LISTEN_MAX).await;
+        Err(NetworkError::Refused("the radio did not finish listening".to_owned()))
+    };
+    heard.or(over).await
+}
+
+/// What the radio has heard lately, the same name as often as it was heard.
+pub(super) async fn heard(daemon: &Daemon, device: &str) -> Result<Vec<Heard>, NetworkError> {
+    // One call for all access points, and not one for each.
+    let answer = daemon.objects().await?;
+    let body = answer.body();
+    let objects: HashMap<ObjectPath<'_>, HashMap<&str, HashMap<&str, Value<'_>>>> =
+        body.deserialize().map_err(trouble)?;
+    let of = |path: &str, interface| {
+        objects.iter().find(|(there, _)| there.as_str() == path).and_then(|(_, interfaces)| interfaces.get(interface))
+    };
+    let Some(list) = of(device, WIRELESS).and_then(|radio| radio.get("AccessPoints")) else { return Ok(Vec::new()) };
+    let one = |path: &str| {
+        let properties = of(path, ACCESS_POINT)?;
+        let number = |name| properties.get(name).and_then(value::unsigned).unwrap_or(0);
+        Some(Heard {
+            ssid: properties.get("Ssid").and_then(value::bytes).and_then(|bytes| Ssid::new(&bytes)),
+            signal: u8::try_from(number("Strength")).unwrap_or(100),
+            offer: Offer { flags: number("Flags"), wpa: number("WpaFlags"), rsn: number("RsnFlags") },
+            frequency: number("Frequency"),
+        })
+    };
+    Ok(value::list(list).filter_map(value::text).filter_map(one).collect())
+}

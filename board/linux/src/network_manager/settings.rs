@@ -1,0 +1,298 @@
+//! Profiles as the network manager keeps them: maps of sections.
+//!
+//! Owns the mark that tells the agent's profiles from others, and both directions of the translation. Whatever was
+//! written is read back the same, so that comparing finds what somebody edited.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::Ipv4Addr,
+};
+
+use board::network::{Address, Hotspot, Medium, Profile, Ssid};
+use secret::Secret;
+use zbus::zvariant::{OwnedValue, Value};
+
+use super::{security::How, value};
+
+/// A section that is sent.
+pub(super) type Section = BTreeMap<&'static str, Value<'static>>;
+/// A profile that is sent.
+pub(super) type Settings = BTreeMap<&'static str, Section>;
+/// A profile that was received.
+pub(super) type Received = HashMap<String, HashMap<String, OwnedValue>>;
+
+pub(super) const WIFI: &str = "802-11-wireless";
+pub(super) const WIRED: &str = "802-3-ethernet";
+pub(super) const WIFI_SECURITY: &str = "802-11-wireless-security";
+/// Seconds that a WiFi network has to give an address. A switch may need half a minute before it lets a cable through, so
+/// cables keep the network manager's own 45.
+const WIFI_DHCP_SECONDS: i32 = 30;
+
+/// The vendor's word by which the agent knows its own profiles again.
+#[derive(Clone, Debug)]
+pub(super) struct Mark(pub String);
+
+impl Mark {
+    fn key_name(&self) -> String {
+        format!("{}.network", self.0)
+    }
+
+    fn hotspot_name(&self) -> String {
+        format!("{}.hotspot", self.0)
+    }
+
+    /// The key of a profile, when it is the agent's.
+    pub(super) fn key(&self, received: &Received) -> Option<String> {
+        self.user_data(received, &self.key_name())
+    }
+
+    /// Whether this is the agent's hotspot.
+    pub(super) fn is_hotspot(&self, received: &Received) -> bool {
+        self.user_data(received, &self.hotspot_name()).is_some()
+    }
+
+    fn user_data(&self, received: &Received, name: &str) -> Option<String> {
+        let Value::Dict(data) = &**received.get("user")?.get("data")? else { return None };
+        let mut pairs = data.iter();
+        pairs.find_map(|(key, text)| (value::text(key)? == name).then(|| value::text(text).map(str::to_owned))?)
+    }
+
+    fn section(name: String, text: &str) -> Section {
+        let data: HashMap<String, String> = HashMap::from([(name, text.to_owned())]);
+        Section::from([("data", Value::from(data))])
+    }
+}
+
+/// What is sent for a profile. `uuid` names it for the network manager.
+pub(super) fn of_profile(mark: &Mark, profile: &Profile, how: How, uuid: &str) -> Settings {
+    let (kind, security) = match &profile.medium {
+        Medium::Wifi { .. } => (WIFI, how),
+        Medium::Wired => (WIRED, How::Open),
+    };
+    let mut connection = Section::from([
+        ("id", text(format!("{} {}", mark.0, profile.key))),
+        ("uuid", text(uuid)),
+        ("type", text(kind)),
+        ("autoconnect", Value::from(true)),
+        ("autoconnect-priority", Value::from(i32::from(profile.priority))),
+    ]);
+    if let Some(interface) = &profile.interface {
+        connection.insert("interface-name", text(interface));
+    }
+    let mut settings = Settings::from([
+        ("connection", connection),
+        ("ipv4", ipv4(profile)),
+        (
+            "ipv6",
+            Section::from([("method", text("auto")), ("route-metric", Value::from(i64::from(profile.route_metric)))]),
+        ),
+        ("user", Mark::section(mark.key_name(), &profile.key)),
+    ]);
+    match &profile.medium {
+        Medium::Wifi { ssid, psk, hidden } => {
+            settings.insert(WIFI, wifi(ssid, "infrastructure", *hidden));
+            if let Some(section) = of_security(security, psk.as_ref()) {
+                settings.insert(WIFI_SECURITY, section);
+            }
+        }
+        Medium::Wired => {
+            settings.insert(WIRED, Section::new());
+        }
+    }
+    settings
+}
+
+fn wifi(ssid: &Ssid, mode: &'static str, hidden: bool) -> Section {
+    let mut section = Section::from([("ssid", Value::from(ssid.bytes().to_vec())), ("mode", text(mode))]);
+    if hidden {
+        section.insert("hidden", Value::from(true));
+    }
+    section
+}
+
+fn of_security(how: How, psk: Option<&Secret>) -> Option<Section> {
+    const PMF_OFF: i32 = 1;
+    const PMF_REQUIRED: i32 = 3;
+    let mut section = Section::new();
+    let (management, pmf) = match how {
+        How::Open => return None,
+        How::EnhancedOpen => ("owe", None),
+        How::Password => ("wpa-psk", None),
+        How::Wpa2Only => ("wpa-psk", Some(PMF_OFF)),
+        How::Wpa3Only => ("sae", Some(PMF_REQUIRED)),
+    };
+    section.insert("key-mgmt", text(management));
+    if let Some(pmf) = pmf {
+        section.insert("pmf", Value::from(pmf));
+    }
+    if let Some(psk) = psk.filter(|_| how != How::EnhancedOpen) {
+        section.insert("psk", text(psk.expose()));
+    }
+    Some(section)
+}
+
+/// How a profile that is there uses its secret.
+pub(super) fn how(received: &Received) -> How {
+    let of = |key| received.get(WIFI_SECURITY).and_then(|section| section.get(key));
+    match (of("key-mgmt").and_then(|management| value::text(management)), of("pmf").and_then(|pmf| value::signed(pmf)))
+    {
+        (None, _) => How::Open,
+        (Some("owe"), _) => How::EnhancedOpen,
+        (Some("sae"), _) => How::Wpa3Only,
+        (Some(_), Some(1)) => How::Wpa2Only,
+        (Some(_), _) => How::Password,
+    }
+}
+
+fn ipv4(profile: &Profile) -> Section {
+    let mut section = Section::from([("route-metric", Value::from(i64::from(profile.route_metric)))]);
+    match profile.address {
+        Address::Auto => {
+            section.insert("method", text("auto"));
+            if matches!(profile.medium, Medium::Wifi { .. }) {
+                section.insert("dhcp-timeout", Value::from(WIFI_DHCP_SECONDS));
+            }
+            if let Some(gateway) = profile.gateway {
+                // A gateway is refused where the addresses are DHCP's; a route of one's own is not.
+                section.insert("ignore-auto-routes", Value::from(true));
+                let route: HashMap<String, Value<'static>> = HashMap::from([
+                    ("dest".to_owned(), text("0.0.0.0")),
+                    ("prefix".to_owned(), Value::from(0_u32)),
+                    ("next-hop".to_owned(), text(gateway.to_string())),
+                    ("metric".to_owned(), Value::from(profile.route_metric)),
+                ]);
+                section.insert("route-data", Value::from(vec![route]));
+            }
+        }
+        Address::Fixed(address, prefix) => {
+            section.insert("method", text("manual"));
+            section.insert("address-data", addresses(address, prefix));
+            if let Some(gateway) = profile.gateway {
+                section.insert("gateway", text(gateway.to_string()));
+            }
+        }
+    }
+    if !profile.dns.is_empty() {
+        let servers: Vec<u32> = profile.dns.iter().map(|server| u32::from_ne_bytes(server.octets())).collect();
+        section.insert("dns", Value::from(servers));
+        section.insert("ignore-auto-dns", Value::from(true));
+    }
+    section
+}
+
+fn addresses(address: Ipv4Addr, prefix: u8) -> Value<'static> {
+    let one: HashMap<String, Value<'static>> = HashMap::from([
+        ("address".to_owned(), text(address.to_string())),
+        ("prefix".to_owned(), Value::from(u32::from(prefix))),
+    ]);
+    Value::from(vec![one])
+}
+
+/// What is sent for the hotspot.
+pub(super) fn of_hotspot(mark: &Mark, hotspot: &Hotspot, interface: &str, uuid: &str) -> Settings {
+    let (address, prefix) = hotspot.address;
+    let mut radio = wifi(&hotspot.ssid, "ap", false);
+    radio.insert("band", text("bg"));
+    radio.insert("channel", Value::from(u32::from(hotspot.channel)));
+    // WPA2 alone: the radios of some boards fail phones that ask for protected management frames.
+    let security = Section::from([
+        ("key-mgmt", text("wpa-psk")),
+        ("proto", Value::from(vec!["rsn".to_owned()])),
+        ("pairwise", Value::from(vec!["ccmp".to_owned()])),
+        ("group", Value::from(vec!["ccmp".to_owned()])),
+        ("pmf", Value::from(1_i32)),
+        ("psk", text(hotspot.password.expose())),
+    ]);
+    Settings::from([
+        (
+            "connection",
+            Section::from([
+                ("id", text(format!("{} hotspot", mark.0))),
+                ("uuid", text(uuid)),
+                ("type", text(WIFI)),
+                ("interface-name", text(interface)),
+                ("autoconnect", Value::from(false)),
+            ]),
+        ),
+        (WIFI, radio),
+        (WIFI_SECURITY, security),
+        (
+            "ipv4",
+            Section::from([
+                ("method", text("shared")),
+                ("address-data", addresses(address, prefix)),
+                ("never-default", Value::from(true)),
+            ]),
+        ),
+        ("ipv6", Section::from([("method", text("disabled"))])),
+        ("user", Mark::section(mark.hotspot_name(), "open")),
+    ])
+}
+
+/// The network manager's name of a profile.
+pub(super) fn uuid(received: &Received) -> String {
+    let uuid = received.get("connection").and_then(|connection| connection.get("uuid"));
+    uuid.and_then(|uuid| value::text(uuid)).unwrap_or_default().to_owned()
+}
+
+/// What is read of one of the agent's profiles; `None` when it is somebody else's.
+pub(super) fn to_profile(mark: &Mark, received: &Received, secrets: &Received) -> Option<Profile> {
+    let key = mark.key(received)?;
+    let of =
+        |section: &str, key: &str| received.get(section).and_then(|section| section.get(key)).map(|value| &**value);
+    let medium = match of(WIFI, "ssid").and_then(value::bytes).and_then(|bytes| Ssid::new(&bytes)) {
+        Some(ssid) => {
+            let psk =
+                secrets.get(WIFI_SECURITY).and_then(|section| section.get("psk")).and_then(|psk| value::text(psk));
+            Medium::Wifi {
+                ssid,
+                psk: psk.filter(|psk| !psk.is_empty()).map(Secret::from),
+                hidden: of(WIFI, "hidden").and_then(value::boolean).unwrap_or(false),
+            }
+        }
+        None => Medium::Wired,
+    };
+    let fixed = of("ipv4", "address-data").and_then(first_address);
+    let manual = of("ipv4", "method").and_then(value::text) == Some("manual");
+    let address = fixed.filter(|_| manual).map_or(Address::Auto, |(address, prefix)| Address::Fixed(address, prefix));
+    let gateway = match address {
+        Address::Auto => of("ipv4", "route-data").and_then(way_out),
+        Address::Fixed(..) => of("ipv4", "gateway").and_then(value::text).and_then(|gateway| gateway.parse().ok()),
+    };
+    let server = |value: &Value<'_>| value::unsigned(value).map(|server| Ipv4Addr::from(server.to_ne_bytes()));
+    let metric = of("ipv4", "route-metric").and_then(value::signed).and_then(|metric| u32::try_from(metric).ok());
+    let priority = of("connection", "autoconnect-priority").and_then(value::signed);
+    Some(Profile {
+        key,
+        medium,
+        interface: of("connection", "interface-name").and_then(value::text).map(str::to_owned),
+        priority: priority.and_then(|priority| i16::try_from(priority).ok()).unwrap_or(0),
+        address,
+        gateway,
+        dns: of("ipv4", "dns").map(|dns| value::list(dns).filter_map(server).collect()).unwrap_or_default(),
+        route_metric: metric.unwrap_or(0),
+    })
+}
+
+/// The first of a list of addresses with their prefixes.
+pub(super) fn first_address(list: &Value<'_>) -> Option<(Ipv4Addr, u8)> {
+    value::list(list).find_map(|one| {
+        let address = value::entry(one, "address").and_then(value::text)?.parse().ok()?;
+        Some((address, value::entry(one, "prefix").and_then(value::unsigned)?.try_into().ok()?))
+    })
+}
+
+fn way_out(routes: &Value<'_>) -> Option<Ipv4Addr> {
+    value::list(routes).find_map(|route| {
+        let everywhere = value::entry(route, "prefix").and_then(value::unsigned)? == 0;
+        let next = value::entry(route, "next-hop").and_then(value::text)?;
+        everywhere.then(|| next.parse().ok())?
+    })
+}
+
+fn text(text: impl Into<String>) -> Value<'static> {
+    Value::from(text.into())
+}
+
+#[cfg(test)]
+mod tests;

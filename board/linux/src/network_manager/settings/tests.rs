@@ -1,0 +1,132 @@
+//! Profiles there and back.
+
+use super::*;
+
+fn mark() -> Mark {
+    Mark("acme".to_owned())
+}
+
+/// As the network manager gives it back: secrets apart.
+fn received(settings: &Settings) -> (Received, Received) {
+    let mut secrets = Received::new();
+    let all = settings.iter().map(|(name, section)| {
+        let mut section: HashMap<String, OwnedValue> = section
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), OwnedValue::try_from(value.try_clone().unwrap()).unwrap()))
+            .collect();
+        if let Some(psk) = section.remove("psk") {
+            secrets.insert((*name).to_owned(), HashMap::from([("psk".to_owned(), psk)]));
+        }
+        ((*name).to_owned(), section)
+    });
+    (all.collect(), secrets)
+}
+
+fn wifi_profile() -> Profile {
+    Profile {
+        key: "given/home".to_owned(),
+        medium: Medium::Wifi {
+            ssid: Ssid::new(b"\xffnot text\x00").unwrap(),
+            psk: Some(Secret::from("correct horse")),
+            hidden: true,
+        },
+        interface: Some("wlan0".to_owned()),
+        priority: 999,
+        address: Address::Auto,
+        gateway: None,
+        dns: vec![],
+        route_metric: 600,
+    }
+}
+
+fn wired_profile() -> Profile {
+    Profile {
+        key: "wired".to_owned(),
+        medium: Medium::Wired,
+        interface: None,
+        priority: -999,
+        address: Address::Fixed(Ipv4Addr::new(192, 168, 7, 9), 22),
+        gateway: Some(Ipv4Addr::new(192, 168, 4, 1)),
+        dns: vec![Ipv4Addr::new(9, 9, 9, 9), Ipv4Addr::new(192, 168, 4, 1)],
+        route_metric: 100,
+    }
+}
+
+#[test]
+fn what_was_written_is_read_back() {
+    let open = Medium::Wifi { ssid: Ssid::new("Grüße 🏠".as_bytes()).unwrap(), psk: None, hidden: false };
+    let gateway = Some(Ipv4Addr::new(10, 0, 0, 9));
+    let table = [
+        wifi_profile(),
+        wired_profile(),
+        Profile { medium: open, interface: None, priority: -1, route_metric: 0, ..wifi_profile() },
+        Profile { gateway, ..wifi_profile() },
+        Profile { gateway: None, dns: vec![], ..wired_profile() },
+        Profile { address: Address::Auto, gateway: None, ..wired_profile() },
+    ];
+    for profile in table {
+        let Medium::Wifi { psk, .. } = &profile.medium else {
+            let (settings, secrets) = received(&of_profile(&mark(), &profile, How::Open, "u"));
+            assert_eq!(to_profile(&mark(), &settings, &secrets), Some(profile));
+            continue;
+        };
+        let ways: &[How] = if psk.is_some() {
+            &[How::Password, How::Wpa2Only, How::Wpa3Only]
+        } else {
+            &[How::Open, How::EnhancedOpen]
+        };
+        for way in ways {
+            let (settings, secrets) = received(&of_profile(&mark(), &profile, *way, "u"));
+            assert_eq!(how(&settings), *way);
+            assert_eq!(to_profile(&mark(), &settings, &secrets), Some(profile.clone()), "{way:?}");
+        }
+    }
+}
+
+#[test]
+fn profiles_of_others_are_not_ours() {
+    let (mut settings, secrets) = received(&of_profile(&mark(), &wifi_profile(), How::Password, "u"));
+    assert_eq!(to_profile(&Mark("other".to_owned()), &settings, &secrets), None);
+    settings.remove("user");
+    assert_eq!(to_profile(&mark(), &settings, &secrets), None);
+    let hotspot = hotspot();
+    let (settings, secrets) = received(&of_hotspot(&mark(), &hotspot, "wlan0", "u"));
+    assert!(mark().is_hotspot(&settings));
+    assert_eq!(to_profile(&mark(), &settings, &secrets), None, "the hotspot is no network to join");
+}
+
+#[test]
+fn an_edited_profile_comes_with_what_can_be_read() {
+    let (mut settings, _) = received(&of_profile(&mark(), &wired_profile(), How::Open, "u"));
+    let ipv4 = settings.get_mut("ipv4").unwrap();
+    ipv4.insert("address-data".to_owned(), OwnedValue::from(7_u32));
+    ipv4.insert("dns".to_owned(), OwnedValue::from(true));
+    ipv4.insert("route-metric".to_owned(), OwnedValue::from(-1_i64));
+    let read = to_profile(&mark(), &settings, &Received::new()).unwrap();
+    assert_eq!((read.address, &*read.dns, read.route_metric), (Address::Auto, &[][..], 0));
+}
+
+fn hotspot() -> Hotspot {
+    Hotspot {
+        ssid: Ssid::new(b"board-1").unwrap(),
+        password: Secret::from("at least eight"),
+        interface: "wlan0".to_owned(),
+        channel: 6,
+        address: (Ipv4Addr::new(10, 42, 0, 1), 24),
+        names: board::network::CaptiveNames::All,
+        captive_api: None,
+    }
+}
+
+#[test]
+fn the_hotspot_never_comes_up_by_itself_and_says_its_channel() {
+    let settings = of_hotspot(&mark(), &hotspot(), "wlan0", "u");
+    let at = |section: &str, key: &str| settings.get(section).and_then(|section| section.get(key)).expect("a setting");
+    assert_eq!(at("connection", "autoconnect"), &Value::from(false));
+    assert_eq!(at(WIFI, "channel"), &Value::from(6_u32));
+    assert_eq!(at(WIFI, "band"), &Value::from("bg"));
+    assert_eq!(at(WIFI_SECURITY, "pmf"), &Value::from(1_i32));
+    assert_eq!(at("ipv4", "never-default"), &Value::from(true));
+    assert_eq!(at("ipv6", "method"), &Value::from("disabled"));
+    assert_eq!(first_address(at("ipv4", "address-data")), Some((Ipv4Addr::new(10, 42, 0, 1), 24)));
+}
