@@ -3,8 +3,9 @@
 use std::{env, path::PathBuf};
 
 /// Only services with at least one operation in the table; every other path is answered by the edge.
-const FILES: [&str; 5] = [
+const FILES: [&str; 6] = [
     "platform/app/agent/v1/agent.proto",
+    "platform/app/packages/v1/packages.proto",
     "platform/app/v1/app.proto",
     "platform/app/v1/robot.proto",
     "platform/fleet/v1/fleet.proto",

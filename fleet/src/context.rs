@@ -2,9 +2,10 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::{
+    artifacts::Artifacts,
     authn::Authn,
     authz::{Ancestry, Authz},
     changes::Changes,
@@ -41,6 +42,10 @@ pub struct Context {
     pub organizations_are_open: bool,
     /// Which versions there are.
     pub releases: releases::Watched,
+    /// Taken by each upload under way.
+    pub uploads: Semaphore,
+    /// The bytes of uploads.
+    pub artifacts: Arc<dyn Artifacts>,
     /// The time.
     pub clock: Clock,
     /// What was done, counted.

@@ -13,9 +13,14 @@ use api::{
     releases::{RoleKeys, Root},
 };
 use http::{HeaderMap, HeaderValue, Response, Uri, header};
-use tonic::{Code, Status, body::Body};
+use tonic::{Status, body::Body};
 
-use crate::{context::Context, edge::sentence, refusal::Refusal, services::admin};
+use crate::{
+    context::Context,
+    edge::{http_status, sentence},
+    refusal::Refusal,
+    services::admin,
+};
 
 /// With `@WORDS@` to be filled in.
 const SCRIPT: &str = include_str!("../../packaging/linux/install.sh");
@@ -79,18 +84,6 @@ async fn find(context: &Context, key_id: &str, key: &str, part: &str, from: IpAd
     let caller = context.authn.caller(Some(&token), from).await?;
     let request = GetPartCredentialsRequest { part_id: part.to_owned() };
     Ok(admin::part_credentials(context, caller, request).await?.credentials_json)
-}
-
-fn http_status(code: Code) -> u16 {
-    match code {
-        Code::Unauthenticated => 401,
-        Code::PermissionDenied => 403,
-        Code::NotFound => 404,
-        Code::InvalidArgument => 400,
-        Code::FailedPrecondition => 409,
-        Code::Unavailable => 503,
-        _ => 500,
-    }
 }
 
 /// Nothing that a shell gives a meaning to inside double quotes.

@@ -5,6 +5,7 @@
 //! demands. `wiring` puts it together, for `main` and for tests alike.
 
 pub mod args;
+pub mod artifacts;
 pub mod authn;
 pub mod authz;
 pub mod changes;
@@ -13,6 +14,7 @@ pub mod compose;
 pub mod context;
 pub mod database;
 pub mod documents;
+pub mod downloads;
 pub mod edge;
 pub mod encoded_struct;
 pub mod hex;
@@ -25,8 +27,10 @@ pub mod logs;
 pub mod operations;
 pub mod people;
 pub mod presence;
+mod range;
 pub mod refusal;
 pub mod releases;
 pub mod services;
 pub mod store;
+pub mod upload;
 pub mod wiring;

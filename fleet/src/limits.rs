@@ -29,6 +29,23 @@ pub const FRAGMENT_HISTORY_PAGE_MAX: i64 = 100;
 /// See above.
 pub const FRAGMENT_HISTORY_PAGE_DEFAULT: i64 = 10;
 
+/// Of one uploaded file. A single gRPC message cannot be longer than 4 GiB, and boards have little more disk.
+pub const UPLOAD_BYTES_MAX: u64 = 2 * 1024 * 1024 * 1024;
+/// Of what is said about a file before its bytes.
+pub const UPLOAD_INFO_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of an upload that are collected before they are written: few switches of threads, little memory.
+pub const UPLOAD_CHUNK_BYTES: usize = 256 * 1024;
+/// Uploads at the same time; each keeps a chunk, a file and what is on its way in the connection.
+pub const UPLOADS_MAX: usize = 64;
+/// An upload from which nothing has come for this long is given up.
+pub const UPLOAD_IDLE_MAX: Duration = Duration::from_secs(60);
+/// Models, applications and the like of one registry item, each.
+pub const REGISTRY_LIST_MAX: usize = 1000;
+/// Everything that is said about one registry item, its page for people included.
+pub const REGISTRY_DETAILS_BYTES_MAX: usize = 1024 * 1024;
+/// Registry items of one organization.
+pub const REGISTRY_ITEMS_MAX: i64 = 10_000;
+
 /// Connections at the same time. A quiet one costs about 15 KiB.
 pub const CONNECTIONS_MAX: usize = 20_000;
 /// Calls at the same time on one connection.

@@ -5,6 +5,7 @@
 
 use std::{pin::Pin, sync::Arc};
 
+use prost::Message;
 use tonic::{Request, Response, Status};
 
 use crate::{
@@ -12,6 +13,7 @@ use crate::{
     context::Context,
     refusal::Refusal,
     services,
+    upload::Incoming,
 };
 
 /// The generated service traits, messages from the `api` crate.
@@ -22,7 +24,10 @@ mod wire {
 
 pub(crate) use wire::{
     platform::{
-        app::{agent::v1::agent_device_service_server, v1::app_service_server, v1::robot_service_server},
+        app::{
+            agent::v1::agent_device_service_server, packages::v1::package_service_server, v1::app_service_server,
+            v1::robot_service_server,
+        },
         fleet::v1::{admin_service_server, device_service_server},
     },
     proto::rpc::v1::auth_service_server,
@@ -58,11 +63,16 @@ enum Audience {
 fn caller<T>(request: &mut Request<T>, audience: Audience) -> Result<Caller, Status> {
     // Put there by the edge for every call; a missing one is a bug, and must not be a way in.
     let caller = request.extensions_mut().remove::<Caller>().ok_or_else(|| Status::unauthenticated("no caller"))?;
+    welcome(&caller, audience)?;
+    Ok(caller)
+}
+
+fn welcome(caller: &Caller, audience: Audience) -> Result<(), Refusal> {
     match (audience, caller.who()) {
         (Audience::People, Who::Part { .. } | Who::LocationSecret { .. }) => {
-            Err(Refusal::forbidden("a device's token opens only its own device calls: use an API key").into())
+            Err(Refusal::forbidden("a device's token opens only its own device calls: use an API key"))
         }
-        _ => Ok(caller),
+        _ => Ok(()),
     }
 }
 
@@ -82,7 +92,37 @@ macro_rules! operations {
                 $(operations!(@$kind $audience $method, $request, $reply, $function);)*
             }
         )*
+
+        /// Whether the operation takes a file of any size: it is given the body of the call, by [`upload`].
+        pub(crate) fn takes_upload(path: &str) -> bool {
+            $($((operations!(@is_upload $kind) && path == concat!("/", $service, "/", stringify!($wire))) ||)*)* false
+        }
+
+        /// Does such an operation; the encoded reply.
+        pub(crate) async fn upload(
+            context: &Context,
+            path: &str,
+            caller: Caller,
+            incoming: Incoming,
+        ) -> Result<Vec<u8>, Refusal> {
+            $($(operations!(
+                @upload $kind $audience context path caller incoming,
+                concat!("/", $service, "/", stringify!($wire)), $function
+            );)*)*
+            Err(Refusal::not_found("upload", path))
+        }
     };
+    (@is_upload upload) => { true };
+    (@is_upload $other:ident) => { false };
+    (@upload upload $audience:ident $context:ident $path:ident $caller:ident $incoming:ident, $here:expr, $function:path) => {
+        if $path == $here {
+            welcome(&$caller, Audience::$audience)?;
+            return Ok($function($context, $caller, $incoming).await?.encode_to_vec());
+        }
+    };
+    (@upload $other:ident $audience:ident $context:ident $path:ident $caller:ident $incoming:ident, $here:expr, $function:path) => {};
+    // The framework's own way to it stays UNIMPLEMENTED: the edge never takes it.
+    (@upload $audience:ident $method:ident, $request:ty, $reply:ty, $function:path) => {};
     // What `async_trait` would make of an `async fn`; it cannot look into a macro in its place.
     (@$kind:ident $audience:ident $method:ident, $request:ty, $reply:ty, $function:path) => {
         fn $method<'s, 'f>(&'s self, mut request: Request<$request>) -> Answer<'f, operations!(@reply $kind $reply)>
@@ -102,7 +142,7 @@ macro_rules! operations {
 
 use api::pb::{
     platform::{
-        app::{agent::v1 as agent, v1 as app},
+        app::{agent::v1 as agent, packages::v1 as packages, v1 as app},
         fleet::v1 as fleet,
     },
     proto::rpc::v1 as rpc,
@@ -182,6 +222,18 @@ operations! { table:
         unary ListKeys list_keys(app::ListKeysRequest) -> app::ListKeysResponse = services::keys::list;
         unary RotateKey rotate_key(app::RotateKeyRequest) -> app::RotateKeyResponse = services::keys::rotate;
         unary CreateKeyFromExistingKeyAuthorizations create_key_from_existing_key_authorizations(app::CreateKeyFromExistingKeyAuthorizationsRequest) -> app::CreateKeyFromExistingKeyAuthorizationsResponse = services::keys::create_like;
+        unary GetRegistryItem get_registry_item(app::GetRegistryItemRequest) -> app::GetRegistryItemResponse = services::registry::get;
+        unary CreateRegistryItem create_registry_item(app::CreateRegistryItemRequest) -> app::CreateRegistryItemResponse = services::registry::create;
+        unary UpdateRegistryItem update_registry_item(app::UpdateRegistryItemRequest) -> app::UpdateRegistryItemResponse = services::registry::update;
+        unary ListRegistryItems list_registry_items(app::ListRegistryItemsRequest) -> app::ListRegistryItemsResponse = services::registry_list::list;
+        unary DeleteRegistryItem delete_registry_item(app::DeleteRegistryItemRequest) -> app::DeleteRegistryItemResponse = services::registry::delete;
+        unary CreateModule create_module(app::CreateModuleRequest) -> app::CreateModuleResponse = services::modules::create;
+        unary UpdateModule update_module(app::UpdateModuleRequest) -> app::UpdateModuleResponse = services::modules::update;
+        upload UploadModuleFile upload_module_file(app::UploadModuleFileRequest) -> app::UploadModuleFileResponse = services::module_files::upload;
+        unary GetModule get_module(app::GetModuleRequest) -> app::GetModuleResponse = services::modules::get;
+        unary ListModules list_modules(app::ListModulesRequest) -> app::ListModulesResponse = services::modules::list;
+        unary GetAppContent get_app_content(app::GetAppContentRequest) -> app::GetAppContentResponse = services::apps::content;
+        unary GetAppBranding get_app_branding(app::GetAppBrandingRequest) -> app::GetAppBrandingResponse = services::apps::branding;
         unary GetRobotPartLogs get_robot_part_logs(app::GetRobotPartLogsRequest) -> app::GetRobotPartLogsResponse = services::part_logs::get;
         stream TailRobotPartLogs tail_robot_part_logs(app::TailRobotPartLogsRequest) -> app::TailRobotPartLogsResponse = services::part_logs::tail;
     }
@@ -192,6 +244,10 @@ operations! { table:
     }
     "platform.app.agent.v1.AgentDeviceService" for Anybody agent_device_service_server::AgentDeviceService {
         unary DeviceAgentConfig device_agent_config(agent::DeviceAgentConfigRequest) -> EncodedConfig = services::device::agent_config;
+    }
+    "platform.app.packages.v1.PackageService" for Anybody package_service_server::PackageService {
+        unary GetPackage get_package(packages::GetPackageRequest) -> packages::GetPackageResponse = services::packages::get;
+        unary ListPackages list_packages(packages::ListPackagesRequest) -> packages::ListPackagesResponse = services::packages::list;
     }
     "platform.fleet.v1.DeviceService" for Anybody device_service_server::DeviceService {
         unary Report report(fleet::ReportRequest) -> fleet::ReportResponse = services::device::report;

@@ -33,6 +33,7 @@ enum Kind {
     Exhausted,
     Unavailable,
     Unreachable,
+    Again,
     Internal,
 }
 
@@ -88,6 +89,11 @@ impl Refusal {
         Self::new(Kind::Exhausted, message.into())
     }
 
+    /// It could not be done just now, through no fault of the caller: the same again may succeed.
+    pub fn again(message: impl Into<String>) -> Self {
+        Self::new(Kind::Again, message.into())
+    }
+
     /// A fault of the server. The cause is logged here, once, and not told.
     pub fn internal(cause: impl Error) -> Self {
         let mut text = cause.to_string();
@@ -126,7 +132,7 @@ impl Kind {
             Self::Precondition => Code::FailedPrecondition,
             Self::Stale => Code::Aborted,
             Self::Exhausted => Code::ResourceExhausted,
-            Self::Unavailable | Self::Unreachable => Code::Unavailable,
+            Self::Unavailable | Self::Unreachable | Self::Again => Code::Unavailable,
             Self::Internal => Code::Internal,
         }
     }
@@ -143,6 +149,7 @@ impl Kind {
             Self::Exhausted => "LIMIT_REACHED",
             Self::Unavailable => "SHUTTING_DOWN",
             Self::Unreachable => "DATABASE_UNREACHABLE",
+            Self::Again => "TRY_AGAIN",
             Self::Internal => "SERVER_FAULT",
         }
     }
@@ -211,6 +218,7 @@ mod tests {
             (Refusal::exists("x"), Code::AlreadyExists),
             (Refusal::precondition("x"), Code::FailedPrecondition),
             (Refusal::stale("x"), Code::Aborted),
+            (Refusal::again("x"), Code::Unavailable),
             (DbError::Full.into(), Code::ResourceExhausted),
             (DbError::Closed.into(), Code::Unavailable),
             (DbError::Unreachable.into(), Code::Unavailable),

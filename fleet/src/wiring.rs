@@ -9,15 +9,20 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{
+    sync::{Semaphore, watch},
+    task::JoinHandle,
+};
 
 use crate::{
+    artifacts::{self, sweep},
     authn::{Authn, KeyFileError},
     authz::{Ancestry, Authz},
     changes::Changes,
     clock::Clock,
     context::Context,
     edge::{self, Edge, ServeError, TlsError, metrics::Metrics},
+    limits::UPLOADS_MAX,
     logs::{self, Logs},
     presence::{self, Presence},
     releases,
@@ -109,6 +114,7 @@ pub struct Running {
     port: JoinHandle<()>,
     clock_work: JoinHandle<()>,
     pruning: JoinHandle<()>,
+    sweeping: JoinHandle<()>,
 }
 
 impl Running {
@@ -118,6 +124,7 @@ impl Running {
         let _ = self.port.await;
         let _ = self.clock_work.await;
         let _ = self.pruning.await;
+        let _ = self.sweeping.await;
     }
 }
 
@@ -160,6 +167,8 @@ pub fn context(
         check_every: options.check_every,
         organizations_are_open: options.organizations_are_open,
         releases: releases::Watched::new(releases::Folder::of_data(&options.folder)),
+        uploads: Semaphore::new(UPLOADS_MAX),
+        artifacts: Arc::new(artifacts::Folder::of_data(&options.folder)),
         clock: Clock::default(),
         metrics: Metrics::default(),
         folder: options.folder.clone(),
@@ -186,8 +195,9 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let context = Arc::new(context(&options, known, stopped.clone())?);
     let clock_work = tokio::spawn(write_presence(context.clone(), stopped.clone()));
     let pruning = tokio::spawn(logs::retention::keep_pruned(context.clone(), stopped.clone()));
+    let sweeping = tokio::spawn(sweep::keep_swept(context.clone(), stopped.clone()));
     let port = tokio::spawn(edge::serve(port, context.clone(), stopped));
-    Ok(Running { address, url, context, stop, port, clock_work, pruning })
+    Ok(Running { address, url, context, stop, port, clock_work, pruning, sweeping })
 }
 
 /// Once a second, and once more at the end.

@@ -18,5 +18,7 @@ mod port;
 mod program;
 #[path = "reach.rs"]
 mod reach;
+#[path = "registry.rs"]
+mod registry;
 #[path = "unauthorized.rs"]
 mod unauthorized;

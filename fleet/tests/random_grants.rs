@@ -106,11 +106,33 @@ impl Model {
         (seen || !held.is_empty()).then_some(words)
     }
 
+    /// Whether the person reads what an organization publishes for itself, and whether it may fetch it to run it.
+    fn registry(&self, organization: usize) -> (bool, bool) {
+        let reads = self.roles.iter().any(|(on, _)| *on == Thing::Organization(organization));
+        (reads, self.roles.iter().any(|(on, _)| self.owner(*on) == organization))
+    }
+
     fn things(&self) -> Vec<Thing> {
         let organizations = (0..self.organizations.len()).map(Thing::Organization);
         let locations = (0..self.locations.len()).map(Thing::Location);
         organizations.chain(locations).chain((0..self.machines.len()).map(Thing::Machine)).collect()
     }
+}
+
+/// Whether a private module, and its file, are found.
+async fn finds(client: &Client, module: &str) -> (bool, bool) {
+    use api::pb::platform::app::packages::v1::*;
+    let request = GetModuleRequest { module_id: module.into(), ..Default::default() };
+    let reads = code(client.app::<_, GetModuleResponse>("GetModule", request).await);
+    let request = GetPackageRequest { id: module.into(), ..Default::default() };
+    let path = "/platform.app.packages.v1.PackageService/GetPackage";
+    let fetches = client.call::<_, GetPackageResponse>(path, request).await;
+    for refused in [reads, code(fetches.clone())] {
+        assert!(matches!(refused, Code::Ok | Code::NotFound), "{refused:?}");
+    }
+    // Nothing was uploaded, which only who may fetch is told.
+    let fetches = fetches.is_err_and(|refused| refused.message().contains("file of that version"));
+    (reads == Code::Ok, fetches)
 }
 
 async fn told(client: &Client, kind: &str, id: &str) -> Result<Option<Vec<String>>, Code> {
@@ -144,6 +166,12 @@ async fn who_reaches_what_is_what_a_naive_reading_says() {
             let place = n * 4 + dice.below(4);
             machines.push((owner.machine(&locations[place].0, &format!("machine {count}")).await, place));
         }
+    }
+    let mut modules = Vec::new();
+    for owner in &organizations {
+        let request = CreateModuleRequest { organization_id: owner.organization.clone(), name: "camera".into() };
+        let made: CreateModuleResponse = owner.client.app("CreateModule", request).await.unwrap();
+        modules.push(made.module_id);
     }
     let mut model = Model { organizations, locations, machines, shares: BTreeSet::new(), roles: BTreeSet::new() };
     let person = people::add(&world.server.context, "ann@example.org", None).await.unwrap();
@@ -230,6 +258,10 @@ async fn who_reaches_what_is_what_a_naive_reading_says() {
             }
         }
         changes[what] += 1;
+        for (n, module) in modules.iter().enumerate() {
+            let found = finds(&client, module).await;
+            assert_eq!(found, model.registry(n), "seed {SEED}, step {step}: {module} {:?}", model.roles);
+        }
         for thing in things {
             let (kind, id) = model.id(thing);
             let expected = model.expected(thing).map(|words| words.into_iter().map(str::to_owned).collect());

@@ -55,7 +55,7 @@ impl Chain {
             Target::Organization => *self.organization == *id,
             Target::Location => self.locations.iter().any(|location| **location == *id),
             Target::Machine => self.machine.as_deref() == Some(id),
-            Target::Part | Target::Fragment => false,
+            Target::Part | Target::Fragment | Target::RegistryItem => false,
         }
     }
 }

@@ -21,6 +21,8 @@ pub enum Target {
     Part,
     /// A fragment.
     Fragment,
+    /// A module, a model or a training script.
+    RegistryItem,
 }
 
 impl Target {
@@ -32,6 +34,7 @@ impl Target {
             Self::Machine => "robot",
             Self::Part => "robot part",
             Self::Fragment => "fragment",
+            Self::RegistryItem => "registry item",
         }
     }
 }
@@ -54,7 +57,7 @@ macro_rules! kinds {
     )*};
 }
 
-kinds! { Organization, Location, Machine, Part, Fragment, }
+kinds! { Organization, Location, Machine, Part, Fragment, RegistryItem, }
 
 /// The permissions as types, one for each that some operation asks for.
 pub mod right {
@@ -93,6 +96,10 @@ pub mod right {
         ReadRobotSecret = ReadRobotSecret,
         WriteRobot = WriteRobot,
         ControlRobot = ControlRobot,
+        ReadPrivateRegistryItem = ReadPrivateRegistryItem,
+        WritePrivateRegistryItem = WritePrivateRegistryItem,
+        WritePublicRegistryItem = WritePublicRegistryItem,
+        ReadPackages = ReadPackages,
         // What a device does for itself; an API key needs the permission to control the machine for it.
         ActAsDevice = ControlRobot,
     }

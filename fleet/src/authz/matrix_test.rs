@@ -17,9 +17,10 @@ const COLUMNS: [(&str, Role, Level); 8] = [
     ("machine operator", Role::Operator, Level::Machine),
 ];
 
-const TARGETS: [(&str, Target); 4] = [
+const TARGETS: [(&str, Target); 5] = [
     ("an organization", Target::Organization),
     ("a fragment", Target::Fragment),
+    ("a registry item", Target::RegistryItem),
     ("a location", Target::Location),
     ("a machine and its parts", Target::Machine),
 ];
@@ -34,6 +35,9 @@ fn matrix() -> String {
          another organization, with which a location above the thing is shared. A permission about machines, asked \
          for on a location or an organization, is asked for on everything in it. What no role of the caller reaches \
          is not found; what it sees but may not do is denied.\n\n\
+         Public registry items, like public fragments, are read by everybody with a key. The files of an organization's \
+         private ones are also fetched by the devices of its machines, and by keys that hold `control_robot` on one of \
+         these. Changing or deleting an item that is public, and making one public, needs `write_public_registry_item` too.\n\n\
          Keys, roles, members and invitations are decided with `write_organization` on the organization; its members \
          are read with `read_organization`. A person has roles like a key, and acts with them by any of its keys.\n\n\
          Devices hold none of these: a part's own secret, or a secret of a location above it, opens that part's \

@@ -23,7 +23,9 @@ mod matrix_test;
 use std::sync::Arc;
 
 pub use ancestry::{Ancestry, Chain};
-pub use granted::{Fragment, Granted, Kind as TargetKind, Location, Machine, Organization, Part, Target, right};
+pub use granted::{
+    Fragment, Granted, Kind as TargetKind, Location, Machine, Organization, Part, RegistryItem, Target, right,
+};
 pub use permissions::{Permission, Permissions};
 pub use policy::{Grant, Level, ResourceKind, Role, policy};
 
@@ -72,6 +74,44 @@ impl Authz {
     /// May the caller do `R` to this fragment? (A public one is readable without asking.)
     pub async fn fragment<R: right::Right>(&self, caller: &Caller, id: &str) -> Result<Granted<Fragment, R>, Refusal> {
         self.granted(caller, id).await
+    }
+
+    /// May the caller do `R` to this registry item? (A public one is readable without asking.)
+    pub async fn registry_item<R: right::Right>(
+        &self,
+        caller: &Caller,
+        id: &str,
+    ) -> Result<Granted<RegistryItem, R>, Refusal> {
+        self.granted(caller, id).await
+    }
+
+    /// May the caller fetch what this organization keeps to itself for its machines to run?
+    ///
+    /// Devices of its machines, keys that may control one of these, and whoever holds `read_packages`.
+    pub async fn runs_packages_of(&self, caller: &Caller, organization: &str) -> Result<bool, Refusal> {
+        let lies_there = async |what, id: &str| {
+            let chain = self.ancestry.of(&self.store, what, id).await?;
+            Ok::<_, Refusal>(chain.filter(|chain| *chain.organization == *organization))
+        };
+        match caller.who() {
+            Who::Part { part } => Ok(lies_there(Target::Part, part).await?.is_some()),
+            Who::LocationSecret { part, location } => {
+                Ok(lies_there(Target::Part, part).await?.is_some_and(|chain| chain.passes(Target::Location, location)))
+            }
+            Who::ApiKey { grants, .. } => {
+                for grant in grants {
+                    let Some(chain) = lies_there(grant.kind.target(), &grant.resource).await? else { continue };
+                    let of_machines = |level| policy(grant.role, level, Target::Machine);
+                    if chain.level_of(grant).is_some_and(|level| of_machines(level).contains(Permission::ControlRobot))
+                    {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+            Who::Local => Ok(true),
+            Who::Nobody => Ok(false),
+        }
     }
 
     /// Is the caller this part's device, or somebody who may act as it?

@@ -126,6 +126,15 @@ const OF_ORGANIZATION: Permissions = Permissions::of(&[
     RenameDataset,
     DeleteDataset,
 ]);
+/// What is decided for what an organization publishes.
+const OF_REGISTRY_ITEM: Permissions = Permissions::of(&[
+    WritePrivateRegistryItem,
+    WritePublicRegistryItem,
+    ReadPrivateRegistryItem,
+    ReadPackages,
+    WritePackages,
+    DeletePackages,
+]);
 /// What is decided for a location.
 const OF_LOCATION: Permissions = Permissions::of(&[
     ReadLocation,
@@ -185,6 +194,7 @@ pub fn policy(role: Role, level: Level, on: Target) -> Permissions {
     let meaningful = match on {
         Target::Organization => OF_ORGANIZATION.with(OF_LOCATION).with(OF_MACHINE),
         Target::Fragment => Permissions::of(&[ReadFragment, WriteFragment]),
+        Target::RegistryItem => OF_REGISTRY_ITEM,
         Target::Location => OF_LOCATION.with(OF_MACHINE),
         Target::Machine | Target::Part => OF_MACHINE,
     };

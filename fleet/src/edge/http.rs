@@ -1,13 +1,13 @@
-//! Plain HTTP on the same port: health, metrics, signed releases, installing a device.
+//! Plain HTTP on the same port: health, metrics, signed releases, files of the registry, installing a device.
 
 use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
-use tonic::body::Body;
+use tonic::{Code, body::Body};
 
 use super::{CORS_REQUEST_HEADERS, authenticate};
-use crate::{context::Context, install, invitation, people, releases};
+use crate::{context::Context, downloads, install, invitation, people, releases};
 
 /// Any request that is not gRPC.
 pub(super) async fn answer(context: &Context, request: Request<Body>, from: IpAddr) -> Response<Body> {
@@ -31,6 +31,9 @@ pub(super) async fn answer(context: &Context, request: Request<Body>, from: IpAd
             releases::serve::answer(context.releases.folder(), request.method(), path, request.headers())
                 .await
                 .map(Body::new)
+        }
+        _ if path.starts_with(downloads::PATH) => {
+            downloads::answer(context, request.method(), path, request.headers(), from).await
         }
         _ if is_operation(path) => sentence(
             415,
@@ -71,6 +74,19 @@ pub(crate) fn sentence(status: u16, text: &str) -> Response<Body> {
     *answer.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     answer
+}
+
+/// The nearest HTTP status, for what is asked for in plain HTTP.
+pub(crate) fn http_status(code: Code) -> u16 {
+    match code {
+        Code::Unauthenticated => 401,
+        Code::PermissionDenied => 403,
+        Code::NotFound => 404,
+        Code::InvalidArgument => 400,
+        Code::FailedPrecondition => 409,
+        Code::ResourceExhausted | Code::Unavailable => 503,
+        _ => 500,
+    }
 }
 
 fn is_operation(path: &str) -> bool {

@@ -10,6 +10,7 @@ mod http;
 pub mod metrics;
 mod serve;
 mod tls;
+mod upload;
 
 use std::{
     convert::Infallible,
@@ -25,7 +26,8 @@ use tonic::{Status, body::Body, codegen::Service};
 use tonic_web::GrpcWebLayer;
 use tower_layer::Layer;
 
-pub(crate) use http::sentence;
+pub(crate) use authenticate::bearer;
+pub(crate) use http::{http_status, sentence};
 pub use serve::{Edge, ServeError, serve};
 pub use tls::{TlsError, acceptor};
 
@@ -36,7 +38,8 @@ use crate::{
     operations::{
         Operations, admin_service_server::AdminServiceServer, agent_device_service_server::AgentDeviceServiceServer,
         app_service_server::AppServiceServer, auth_service_server::AuthServiceServer,
-        device_service_server::DeviceServiceServer, robot_service_server::RobotServiceServer,
+        device_service_server::DeviceServiceServer, package_service_server::PackageServiceServer,
+        robot_service_server::RobotServiceServer, takes_upload,
     },
 };
 
@@ -56,6 +59,7 @@ struct Services {
     app: AppServiceServer<Operations>,
     robot: RobotServiceServer<Operations>,
     agent: AgentDeviceServiceServer<Operations>,
+    packages: PackageServiceServer<Operations>,
     device: DeviceServiceServer<Operations>,
     admin: AdminServiceServer<Operations>,
     health: tonic_health::pb::health_server::HealthServer<tonic_health::server::HealthService>,
@@ -70,6 +74,7 @@ impl Services {
             app: AppServiceServer::from_arc(operations.clone()).max_decoding_message_size(REQUEST_BYTES_MAX),
             robot: RobotServiceServer::from_arc(operations.clone()).max_decoding_message_size(REQUEST_BYTES_MAX),
             agent: AgentDeviceServiceServer::from_arc(operations.clone()),
+            packages: PackageServiceServer::from_arc(operations.clone()),
             device: DeviceServiceServer::from_arc(operations.clone()).max_decoding_message_size(REQUEST_BYTES_MAX),
             admin: AdminServiceServer::from_arc(operations),
             health: tonic_health::pb::health_server::HealthServer::new(health)
@@ -90,6 +95,11 @@ impl Services {
                 }
             }
         };
+        if takes_upload(request.uri().path()) {
+            let answer = upload::answer(&self.context, caller, request).await;
+            self.context.metrics.answered(&answer);
+            return answer;
+        }
         request.extensions_mut().insert(caller);
         let service = request.uri().path().get(1..).and_then(|path| path.split_once('/')).map(|(service, _)| service);
         // Infallible: the generated services answer errors as responses.
@@ -97,6 +107,7 @@ impl Services {
             Some("platform.app.v1.AppService") => self.app.call(request).await,
             Some("platform.app.agent.v1.AgentDeviceService") => self.agent.call(request).await,
             Some("platform.app.v1.RobotService") => self.robot.call(request).await,
+            Some("platform.app.packages.v1.PackageService") => self.packages.call(request).await,
             Some("platform.fleet.v1.DeviceService") => self.device.call(request).await,
             Some("platform.fleet.v1.AdminService") => self.admin.call(request).await,
             Some("proto.rpc.v1.AuthService") => self.auth.call(request).await,

@@ -135,17 +135,19 @@ async fn told(stop: &mut watch::Receiver<bool>) {
 }
 
 /// What the health service knows by name; "" is the server as a whole.
-const SERVICES: [&str; 12] = [
+const SERVICES: [&str; 14] = [
     "",
     "proto.rpc.v1.AuthService",
     "platform.app.v1.AppService",
     "platform.app.v1.RobotService",
     "platform.app.agent.v1.AgentDeviceService",
+    "platform.app.packages.v1.PackageService",
     "platform.fleet.v1.DeviceService",
     "platform.fleet.v1.AdminService",
     "viam.app.v1.AppService",
     "viam.app.v1.RobotService",
     "viam.app.agent.v1.AgentDeviceService",
+    "viam.app.packages.v1.PackageService",
     "viam.fleet.v1.DeviceService",
     "viam.fleet.v1.AdminService",
 ];

@@ -46,6 +46,14 @@ pub fn printable(field: &'static str, text: &str) -> Result<(), Refusal> {
     }
 }
 
+/// Text of several lines, for people.
+pub fn text(field: &'static str, text: &str) -> Result<(), Refusal> {
+    match text.chars().any(|letter| letter.is_control() && !matches!(letter, '\n' | '\r' | '\t')) {
+        true => Err(Refusal::invalid(field, "contains control characters")),
+        false => Ok(()),
+    }
+}
+
 /// `None` for what several clients send when nothing was given.
 pub fn given(text: Option<&str>) -> Option<&str> {
     text.filter(|text| !text.is_empty())

@@ -1,6 +1,7 @@
 //! What the operations do, one file per resource. Each function reads as *who, may they, do it, answer*.
 
 pub mod admin;
+pub mod apps;
 pub mod configuration;
 pub mod device;
 pub mod encoded_part;
@@ -14,10 +15,16 @@ pub mod machine_fragments;
 pub mod machines;
 pub mod members;
 pub mod metadata;
+pub mod module_files;
+pub mod modules;
 pub mod organizations;
+pub mod packages;
 pub mod part_logs;
 pub mod part_secrets;
 pub mod parts;
+pub mod registry;
+mod registry_item;
+pub mod registry_list;
 mod robot_config;
 pub mod roles;
 pub mod summaries;

@@ -12,6 +12,7 @@ use prost::Message;
 
 use super::input;
 use crate::{
+    artifacts::sweep,
     authn::{Caller, Who},
     authz::{Permission, Target, right},
     clock::timestamp,
@@ -137,6 +138,7 @@ pub async fn delete(
     context.ancestry.changed();
     context.changes.shared();
     context.authn.forget_identities(&identities);
+    sweep::now(context).await;
     Ok(DeleteOrganizationResponse {})
 }
 
@@ -153,12 +155,14 @@ pub async fn namespace_availability(
 
 fn namespace(given: &str) -> Result<String, Refusal> {
     let fits = (1..=NAMESPACE_CHARS_MAX).contains(&given.len())
-        && given.bytes().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == b'-');
+        && given.bytes().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == b'-')
+        // In ids of registry items it would be taken for another organization.
+        && !ids::is_id(given);
     match fits {
         true => Ok(given.to_owned()),
         false => Err(Refusal::invalid(
             "public_namespace",
-            format_args!("1 to {NAMESPACE_CHARS_MAX} lowercase letters, digits and dashes"),
+            format_args!("1 to {NAMESPACE_CHARS_MAX} lowercase letters, digits and dashes, not in the form of an id"),
         )),
     }
 }

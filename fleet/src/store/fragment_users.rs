@@ -5,7 +5,7 @@
 use api::pb::platform::app::v1::FragmentImportList;
 use prost::Message;
 
-use super::{DbError, Tx, audit, fragments};
+use super::{DbError, Tx, audit, fragments, registry_users};
 use crate::{
     authz::{Fragment, Granted, right},
     clock::Millis,
@@ -98,6 +98,7 @@ pub fn delete(tx: &Tx<'_>, granted: &Granted<Fragment, right::WriteFragment>, no
 pub(super) fn remove(tx: &Tx<'_>, id: &str) -> Result<(), DbError> {
     let sql = "DELETE FROM fragment_uses WHERE fragment_id = $1 OR (user_kind = 'fragment' AND user_id = $1)";
     tx.run(sql, &[id.into()])?;
+    registry_users::forget(tx, "fragment", id)?;
     tx.run("DELETE FROM fragments WHERE id = $1", &[id.into()])?;
     Ok(())
 }

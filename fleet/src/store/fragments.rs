@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{DbError, Row, Tx, audit, audit::Entry, parts};
+use super::{DbError, Row, Tx, audit, audit::Entry, parts, registry_users};
 use crate::{
     authz::{Fragment, Granted, Organization, right},
     clock::Millis,
@@ -159,6 +159,7 @@ pub fn create(
     tx.run(sql, &args).map_err(|why| name_is_taken(why, new.name))?;
     keep_revision(tx, granted.caller(), new, "1", now)?;
     note_uses(tx, "fragment", new.id, granted.organization(), new.config)?;
+    registry_users::note(tx, "fragment", new.id, new.config)?;
     let entry = Entry { resource_type: "fragment", resource_id: new.id, operation: "CreateFragment", detail: new.name };
     Ok(audit::record_by(tx, granted.caller(), granted.organization(), now, &entry)?)
 }
@@ -244,6 +245,7 @@ pub fn update(
     keep_revision(tx, granted.caller(), &what, &new.revision, new.updated_at)?;
     if new.config != old.config {
         note_uses(tx, "fragment", &new.id, &new.organization, &new.config)?;
+        registry_users::note(tx, "fragment", &new.id, &new.config)?;
     }
     audit::record(tx, granted, now, "UpdateFragment", &format!("revision {}", new.revision))?;
     Ok(new)

@@ -1,6 +1,6 @@
 //! Machines; clients call them robots.
 
-use super::{DbError, Row, Tx, audit, parts, roles};
+use super::{DbError, Row, Tx, audit, parts, registry_users, roles};
 use crate::{
     authz::{Granted, Location, Machine, ResourceKind, right},
     clock::Millis,
@@ -124,6 +124,7 @@ pub fn delete(tx: &Tx<'_>, granted: &Granted<Machine, right::WriteRobot>, now: M
                  AND user_id IN (SELECT id FROM parts WHERE machine_id = $1)";
     tx.run(sql, &[granted.id().into()])?;
     let parts = parts::of_machine(tx, granted.id())?.into_iter().map(|part| part.id).collect::<Vec<_>>();
+    parts.iter().try_for_each(|part| registry_users::forget(tx, "part", part))?;
     let identities = roles::end_on(tx, ResourceKind::Machine, granted.id())?;
     tx.run("DELETE FROM machines WHERE id = $1", &[granted.id().into()])?;
     let detail = format!("{:?}, parts {}", old.name, parts.join(", "));

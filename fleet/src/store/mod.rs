@@ -11,6 +11,7 @@
 //! A function that changes something or reads a secret takes a [`crate::authz::Granted`], which only the
 //! authorization module can make: a forgotten check does not compile.
 
+pub mod artifacts;
 pub mod audit;
 pub mod db;
 pub mod devices;
@@ -24,6 +25,10 @@ pub mod machines;
 pub mod metadata;
 pub mod organizations;
 pub mod parts;
+pub mod registry;
+pub mod registry_apps;
+pub mod registry_files;
+pub mod registry_users;
 pub mod roles;
 pub mod secrets;
 pub mod status;
@@ -45,6 +50,7 @@ const STATE: &[Migration] = &[
         sql: include_str!("../../migrations/state/0003_fragment_revision_names.sql"),
     },
     Migration { number: 4, name: "people", sql: include_str!("../../migrations/state/0004_people.sql") },
+    Migration { number: 5, name: "registry", sql: include_str!("../../migrations/state/0005_registry.sql") },
 ];
 
 /// The changes of the log database, in order.

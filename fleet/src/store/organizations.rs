@@ -1,6 +1,6 @@
 //! Organizations.
 
-use super::{Arg, DbError, Row, Tx, audit, audit::Entry, fragment_users, fragments, keys};
+use super::{Arg, DbError, Row, Tx, audit, audit::Entry, fragment_users, fragments, keys, registry, registry_users};
 use crate::{
     authn::Caller,
     authz::{Granted, Organization, right},
@@ -138,7 +138,17 @@ pub fn delete(
             )));
         }
     }
+    let items = registry::of_organization(tx, id)?;
+    for item in &items {
+        if registry_users::users(tx, item)?.elsewhere {
+            return Err(Refusal::precondition(format!(
+                "other organizations use the public registry item {:?}: make it private first",
+                item.item_id()
+            )));
+        }
+    }
     own.iter().try_for_each(|fragment| fragment_users::remove(tx, &fragment.id))?;
+    items.iter().try_for_each(|item| registry::remove(tx, &item.id))?;
     tx.run("DELETE FROM location_shares WHERE organization_id = $1", &[id.into()])?;
     let identities = keys::end_all_of(tx, id)?;
     tx.run("DELETE FROM organizations WHERE id = $1", &[id.into()])?;

@@ -1,6 +1,6 @@
 //! Parts: what they are, what they were, when they spoke, whether they are to restart.
 
-use super::{Arg, DbError, Row, Tx, audit, fragments, secrets};
+use super::{Arg, DbError, Row, Tx, audit, fragments, registry_users, secrets};
 use crate::{
     authn::Caller,
     authz::{Granted, Machine, Part, right},
@@ -188,6 +188,9 @@ pub fn update(
     if configured && (names_fragments(&old.config) || names_fragments(&new.config)) {
         fragments::note_uses(tx, "part", &new.id, granted.organization(), &new.config)?;
     }
+    if configured && (registry_users::may_name_some(&old.config) || registry_users::may_name_some(&new.config)) {
+        registry_users::note(tx, "part", &new.id, &new.config)?;
+    }
     let (by_type, by) = editor(granted.caller());
     let sql = "INSERT INTO part_history
                    (part_id, changed_at, old_name, old_config, old_updated_at, edited_by_type, edited_by)
@@ -280,6 +283,7 @@ pub fn delete(tx: &Tx<'_>, granted: &Granted<Part, right::WriteRobot>, now: Mill
         ));
     }
     tx.run("DELETE FROM fragment_uses WHERE user_kind = 'part' AND user_id = $1", &[granted.id().into()])?;
+    registry_users::forget(tx, "part", granted.id())?;
     tx.run("DELETE FROM parts WHERE id = $1", &[granted.id().into()])?;
     Ok(audit::record(tx, granted, now, "DeleteRobotPart", "")?)
 }

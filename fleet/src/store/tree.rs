@@ -20,6 +20,10 @@ pub fn way_up(tx: &Tx<'_>, what: Target, id: &str) -> Result<Option<Chain>, DbEr
             let found = parent("SELECT organization_id FROM fragments WHERE id = $1", id)?;
             return Ok(found.map(of_organization));
         }
+        Target::RegistryItem => {
+            let found = parent("SELECT organization_id FROM registry_items WHERE id = $1", id)?;
+            return Ok(found.map(of_organization));
+        }
         Target::Location => (None, Some(Arc::from(id))),
         Target::Machine => (Some(Arc::from(id)), parent("SELECT location_id FROM machines WHERE id = $1", id)?),
         Target::Part => {

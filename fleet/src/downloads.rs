@@ -1,0 +1,195 @@
+//! `GET /packages/v1/OWNER/NAME/VERSION/PLATFORM`: a file of the registry, for who may run it.
+//!
+//! Who asks shows a bearer token, or an API key (`key_id`, `key`), or what a device has (`part_id`, `secret`), in
+//! headers. A file never changes, so its digest is its ETag; a download that broke off goes on with `Range` and
+//! `If-Range`. It streams through one buffer, and ends when the caller's key does.
+
+use std::{
+    io,
+    net::IpAddr,
+    pin::Pin,
+    task::{Context as Poller, Poll, ready},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use tokio_stream::Stream;
+use tonic::{Status, body::Body};
+
+use crate::{
+    artifacts::{ArtifactError, Pieces},
+    authn::Caller,
+    context::Context,
+    edge::{bearer, http_status, sentence},
+    range::{Range, if_range_holds, names_tag, read_range},
+    refusal::Refusal,
+    services::packages,
+    store::{registry::Stored, registry_files::File},
+};
+
+/// What all addresses of files begin with.
+pub const PATH: &str = "/packages/v1/";
+
+/// Where a file is, on this server.
+pub fn path_of(stored: &Stored, file: &File) -> String {
+    format!("{PATH}{}/{}/{}/{}", stored.owner(), stored.name, file.version.replace('+', "%2B"), file.platform)
+}
+
+/// What a file is called when it is saved.
+pub fn file_name(stored: &Stored, file: &File) -> String {
+    format!("{}-{}-{}.tar.gz", stored.name, file.version, file.platform.replace('/', "-"))
+}
+
+/// Answers a request whose path begins with [`PATH`].
+pub async fn answer(
+    context: &Context,
+    method: &Method,
+    path: &str,
+    headers: &HeaderMap,
+    from: IpAddr,
+) -> Response<Body> {
+    if method != Method::GET && method != Method::HEAD {
+        let mut refused = sentence(405, "only GET and HEAD\n");
+        refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return refused;
+    }
+    match send(context, method, path, headers, from).await {
+        Ok(answer) => answer,
+        Err(refusal) => {
+            let status = Status::from(refusal);
+            let mut refused = sentence(http_status(status.code()), &format!("{}\n", status.message()));
+            refused.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            refused
+        }
+    }
+}
+
+async fn send(
+    context: &Context,
+    method: &Method,
+    path: &str,
+    headers: &HeaderMap,
+    from: IpAddr,
+) -> Result<Response<Body>, Refusal> {
+    let caller = caller(context, headers, from).await?;
+    let wanted = path.strip_prefix(PATH).unwrap_or_default().splitn(4, '/').collect::<Vec<_>>();
+    let [owner, name, version, platform] = wanted[..] else {
+        return Err(Refusal::invalid(
+            "address",
+            format_args!("{PATH}OWNER/NAME/VERSION/PLATFORM, VERSION may be latest"),
+        ));
+    };
+    // The one sign of a version that some clients escape.
+    let version = version.replace("%2B", "+").replace("%2b", "+");
+    let (stored, files) = packages::of_item(context, &caller, &format!("{owner}:{name}")).await?;
+    let file = packages::choose(&files, &version, Some(platform))?;
+    let length = u64::try_from(file.bytes).unwrap_or_default();
+    let etag = format!("\"{}\"", file.digest);
+    let disposition = format!("attachment; filename=\"{}\"", file_name(&stored, file));
+    let caching = match version == file.version && platform == file.platform {
+        true => "private, max-age=31536000, immutable",
+        // What is newest, or fits best, may be another one tomorrow.
+        false => "private, no-cache",
+    };
+    let always = [
+        (header::CONTENT_TYPE, "application/octet-stream"),
+        (header::CONTENT_DISPOSITION, &*disposition),
+        (header::CACHE_CONTROL, caching),
+        (header::ACCEPT_RANGES, "bytes"),
+        (header::ETAG, &*etag),
+    ];
+    if names_tag(headers, header::IF_NONE_MATCH, &etag) {
+        return Ok(with(StatusCode::NOT_MODIFIED, Body::empty(), &always));
+    }
+    let range = match headers.get(header::RANGE).and_then(|range| range.to_str().ok()) {
+        Some(range) if if_range_holds(headers, &etag) => read_range(range, length),
+        _ => Range::Whole,
+    };
+    let (status, from, left) = match range {
+        Range::Whole => (StatusCode::OK, 0, length),
+        Range::Part { from, to } => (StatusCode::PARTIAL_CONTENT, from, to - from + 1),
+        Range::Impossible => {
+            let refused = with(StatusCode::RANGE_NOT_SATISFIABLE, Body::empty(), &always);
+            return Ok(also(refused, header::CONTENT_RANGE, &format!("bytes */{length}")));
+        }
+    };
+    let body = match method {
+        &Method::HEAD => Body::empty(),
+        _ => {
+            let pieces = context.artifacts.open(&file.digest, from, left).await.map_err(unreadable)?;
+            Body::new(Sending { pieces, left, caller })
+        }
+    };
+    let mut answer = also(with(status, body, &always), header::CONTENT_LENGTH, &left.to_string());
+    if status == StatusCode::PARTIAL_CONTENT {
+        answer = also(answer, header::CONTENT_RANGE, &format!("bytes {from}-{}/{length}", from + left - 1));
+    }
+    Ok(answer)
+}
+
+async fn caller(context: &Context, headers: &HeaderMap, from: IpAddr) -> Result<Caller, Refusal> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let pairs = [("key_id", "key", "api-key"), ("part_id", "secret", "robot-secret")];
+    for (id, secret, kind) in pairs {
+        if let (Some(id), Some(secret)) = (text(id), text(secret)) {
+            let token = context.authn.authenticate(id, kind, secret).await?;
+            return context.authn.caller(Some(&token), from).await;
+        }
+    }
+    context.authn.caller(bearer(headers), from).await
+}
+
+/// The registry knows of a file that cannot be read: nothing the caller could do about it.
+fn unreadable(cause: ArtifactError) -> Refusal {
+    tracing::error!(%cause, "a file of the registry cannot be read");
+    Refusal::again("the server cannot read the file at the moment: try again")
+}
+
+fn with(status: StatusCode, body: Body, headers: &[(HeaderName, &str)]) -> Response<Body> {
+    let mut answer = Response::new(body);
+    *answer.status_mut() = status;
+    headers.iter().fold(answer, |answer, (name, value)| also(answer, name.clone(), value))
+}
+
+fn also(mut answer: Response<Body>, name: HeaderName, value: &str) -> Response<Body> {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        answer.headers_mut().insert(name, value);
+    }
+    answer
+}
+
+/// A file on its way out.
+struct Sending {
+    pieces: Pieces,
+    left: u64,
+    caller: Caller,
+}
+
+impl HttpBody for Sending {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Poller<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let this = self.get_mut();
+        if this.left == 0 {
+            return Poll::Ready(None);
+        }
+        if this.caller.is_revoked() {
+            return Poll::Ready(Some(Err(io::Error::other("the caller's key was deleted or changed"))));
+        }
+        let piece = ready!(Pin::new(&mut this.pieces).poll_next(cx)).unwrap_or_else(|| {
+            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the artifact is shorter than it was"))
+        })?;
+        this.left = this.left.saturating_sub(piece.len() as u64);
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}

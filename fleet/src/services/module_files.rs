@@ -1,0 +1,159 @@
+//! UploadModuleFile: one file of one version for one platform, kept as a whole or not at all.
+//!
+//! The bytes go to the artifact store as they come, through one small buffer, and their digest is made on the way. They
+//! are never unpacked or looked into. Only when the caller said that this was all do they get a name, and only then
+//! does the registry refer to them.
+
+use api::pb::platform::app::v1::{ModuleFileInfo, UploadModuleFileResponse};
+use bytes::BytesMut;
+use prost::Message;
+use ring::digest;
+use semver::Version;
+
+use super::{
+    input,
+    registry_item::{MODULE, address, found, writable},
+};
+use crate::{
+    artifacts::sweep,
+    authn::Caller,
+    authz::{Granted, RegistryItem, right},
+    context::Context,
+    hex,
+    limits::{UPLOAD_BYTES_MAX, UPLOAD_CHUNK_BYTES},
+    refusal::Refusal,
+    store::{
+        DbError, artifacts,
+        registry_files::{self, File},
+    },
+    upload::{Incoming, Piece},
+};
+
+/// Of a version, a platform or a tag.
+const WORD_BYTES_MAX: usize = 128;
+/// Of one file.
+const TAGS_MAX: usize = 50;
+
+/// UploadModuleFile. The same bytes under the same version and platform once more are accepted and change nothing.
+pub async fn upload(
+    context: &Context,
+    caller: Caller,
+    mut incoming: Incoming,
+) -> Result<UploadModuleFileResponse, Refusal> {
+    let Some(Piece::Info(info)) = incoming.next().await? else {
+        return Err(Refusal::invalid("module_file_info", "comes first, and then the file"));
+    };
+    let info = ModuleFileInfo::decode(&*info).map_err(|_| Refusal::invalid("module_file_info", "cannot be read"))?;
+    let granted = writable(context, &caller, &info.module_id).await?;
+    let stored = found(context, &info.module_id).await?;
+    if stored.kind != MODULE {
+        return Err(Refusal::invalid("module_id", "is a registry item that is no module"));
+    }
+    check(&info)?;
+    let url = format!("{}/{}/{}", address(context, &stored.item_id()), info.version, info.platform);
+    let Ok(_permit) = context.uploads.try_acquire() else {
+        return Err(Refusal::exhausted("too many uploads are under way on this server: try again in a minute"));
+    };
+    let (digest, bytes) = taken_in(context, incoming).await?;
+    let file = File {
+        item: stored.id,
+        version: info.version,
+        platform: info.platform,
+        platform_tags: info.platform_tags.join("\n"),
+        digest: digest.clone(),
+        bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
+        uploaded_at: 0,
+    };
+    let added = referred(context, granted, file).await;
+    if !matches!(added, Ok(true)) {
+        // Nobody else may need these bytes; if somebody does, they stay.
+        let withdrawn = context.store.write::<_, DbError>(move |tx| artifacts::withdraw(tx, &digest)).await;
+        if withdrawn.is_ok() {
+            sweep::now(context).await;
+        }
+    }
+    added.map(|_| UploadModuleFileResponse { url })
+}
+
+/// The last step: from here on everybody sees the file.
+async fn referred(
+    context: &Context,
+    granted: Granted<RegistryItem, right::WritePrivateRegistryItem>,
+    file: File,
+) -> Result<bool, Refusal> {
+    let now = context.clock.now();
+    context.store.write(move |tx| registry_files::add(tx, &granted, &file, now)).await
+}
+
+/// Everything that comes, into the artifact store: (digest, length).
+async fn taken_in(context: &Context, mut incoming: Incoming) -> Result<(String, u64), Refusal> {
+    let mut artifact = context.artifacts.begin().await?;
+    let mut sum = digest::Context::new(&digest::SHA256);
+    let (mut length, mut chunk) = (0_u64, BytesMut::with_capacity(UPLOAD_CHUNK_BYTES));
+    while let Some(piece) = incoming.next().await? {
+        let Piece::Bytes(bytes) = piece else {
+            return Err(Refusal::invalid("module_file_info", "comes once, before the file"));
+        };
+        length += bytes.len() as u64;
+        if length > UPLOAD_BYTES_MAX {
+            return Err(Refusal::invalid("file", format_args!("at most {UPLOAD_BYTES_MAX} bytes")));
+        }
+        sum.update(&bytes);
+        chunk.extend_from_slice(&bytes);
+        if chunk.len() >= UPLOAD_CHUNK_BYTES {
+            artifact.add(chunk.split().freeze()).await?;
+            chunk.reserve(UPLOAD_CHUNK_BYTES);
+        }
+    }
+    if length == 0 {
+        return Err(Refusal::invalid("file", "has no bytes"));
+    }
+    artifact.add(chunk.freeze()).await?;
+    let digest = hex::encode(sum.finish().as_ref());
+    let (announced, now) = (digest.clone(), context.clock.now());
+    if !context.store.write::<_, DbError>(move |tx| artifacts::announce(tx, &announced, now)).await? {
+        return Err(Refusal::again("the same bytes are just being removed: upload once more"));
+    }
+    artifact.keep(&digest).await?;
+    Ok((digest, length))
+}
+
+fn check(info: &ModuleFileInfo) -> Result<(), Refusal> {
+    let version = Version::parse(&info.version).is_ok() && info.version.len() <= WORD_BYTES_MAX;
+    if !version {
+        return Err(Refusal::invalid("version", "a semantic version of three numbers, such as 1.2.3 or 1.2.3-rc.1"));
+    }
+    if !is_platform(&info.platform) {
+        return Err(Refusal::invalid("platform", "SYSTEM/PROCESSOR such as linux/arm64, or any"));
+    }
+    if info.platform_tags.len() > TAGS_MAX || info.platform_tags.iter().any(|tag| tag.len() > WORD_BYTES_MAX) {
+        return Err(Refusal::invalid(
+            "platform_tags",
+            format_args!("at most {TAGS_MAX}, of {WORD_BYTES_MAX} bytes each"),
+        ));
+    }
+    info.platform_tags.iter().try_for_each(|tag| input::printable("platform_tags", tag))
+}
+
+/// Up to three words: it becomes part of an address.
+fn is_platform(platform: &str) -> bool {
+    let word = |word: &str| {
+        !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+    };
+    platform.len() <= WORD_BYTES_MAX && platform.split('/').count() <= 3 && platform.split('/').all(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn platforms() {
+        for fits in ["linux/arm64", "any", "linux/any", "linux/arm32v7", "windows/x86_64", "linux/arm/v7"] {
+            assert!(is_platform(fits), "{fits}");
+        }
+        for wrong in ["", "/", "linux/", "linux//x", "Linux/arm64", "a/b/c/d", "../x", "linux/arm 64", "a\0"] {
+            assert!(!is_platform(wrong), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! A large file on its way in, as an operation sees it: first what it is, then its bytes, piece by piece.
+//!
+//! The framework would keep each message as a whole before anybody sees it, and existing clients send a file of any
+//! size as one message. So these operations get the body itself (`operations.rs` calls them `upload`), taken apart
+//! by `frames`. Owns the waiting: an upload that stalls, or whose caller lost its key, ends.
+
+mod frames;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use tonic::body::Body;
+
+pub use frames::Piece;
+use frames::{Frames, Wrong};
+
+use crate::{
+    authn::Caller,
+    limits::{UPLOAD_IDLE_MAX, UPLOAD_INFO_BYTES_MAX},
+    refusal::Refusal,
+};
+
+/// How often an upload that is waiting looks whether its caller is still who it was.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The request of an `upload` operation.
+pub struct Incoming {
+    body: Body,
+    caller: Caller,
+    frames: Frames,
+    rest: Bytes,
+}
+
+impl Incoming {
+    /// A request whose body is that of a gRPC call.
+    pub fn new(body: Body, caller: Caller) -> Self {
+        Self { body, caller, frames: Frames::default(), rest: Bytes::new() }
+    }
+
+    /// What comes next; nothing when the caller said that this was all.
+    pub async fn next(&mut self) -> Result<Option<Piece>, Refusal> {
+        loop {
+            if let Some(piece) = self.frames.next(&mut self.rest)? {
+                return Ok(Some(piece));
+            }
+            match self.more().await? {
+                Some(bytes) => self.rest = bytes,
+                None => {
+                    self.frames.finish()?;
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    async fn more(&mut self) -> Result<Option<Bytes>, Refusal> {
+        let mut waited = Duration::ZERO;
+        loop {
+            if self.caller.is_revoked() {
+                return Err(Refusal::unauthenticated("the key was deleted or changed during the upload"));
+            }
+            match tokio::time::timeout(LOOK_EVERY, self.body.frame()).await {
+                Ok(None) => return Ok(None),
+                Ok(Some(Err(_))) => return Err(Refusal::again("the upload broke off: nothing was kept")),
+                Ok(Some(Ok(frame))) => {
+                    // Anything else is trailers, which say nothing here.
+                    if let Ok(bytes) = frame.into_data() {
+                        return Ok(Some(bytes));
+                    }
+                }
+                Err(_) => {
+                    waited += LOOK_EVERY;
+                    if waited >= UPLOAD_IDLE_MAX {
+                        return Err(Refusal::again(format!(
+                            "nothing arrived for {} seconds: nothing was kept, upload once more",
+                            UPLOAD_IDLE_MAX.as_secs()
+                        )));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl From<Wrong> for Refusal {
+    fn from(wrong: Wrong) -> Self {
+        match wrong {
+            Wrong::InfoTooLong => Refusal::invalid("info", format_args!("at most {UPLOAD_INFO_BYTES_MAX} bytes")),
+            other => Refusal::invalid("request", other),
+        }
+    }
+}
