@@ -70,15 +70,23 @@ pub struct Service {
     pub characteristics: Vec<Characteristic>,
 }
 
+/// A service that is named to who scans, with data that must be in the same packet. Of the packet's 31 bytes, 18 are the
+/// service's name, so that 6 bytes of data with a short name are the most.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Which.
+    pub service: Uuid,
+    /// The data and its name.
+    pub data: Option<(Uuid, Vec<u8>)>,
+}
+
 /// What is found by who scans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advertisement {
     /// Name of the device; the port shortens what does not fit into the packet.
     pub name: String,
-    /// Services that are named in it.
-    pub services: Vec<Uuid>,
-    /// Data that goes with a service.
-    pub service_data: Vec<(Uuid, Vec<u8>)>,
+    /// One packet each, taking turns.
+    pub found: Vec<Found>,
 }
 
 /// What is offered.
@@ -181,8 +189,8 @@ pub trait Standing {
     /// is cut off.
     fn set(&self, characteristic: Uuid, value: &[u8]);
 
-    /// Changes the data that goes with a service in the advertisement.
-    fn set_service_data(&self, service: Uuid, data: &[u8]);
+    /// Changes the data of this name in the advertisement.
+    fn set_service_data(&self, name: Uuid, data: &[u8]);
 
     /// Sends phones away: what they have begun is forgotten.
     fn disconnect_all(&self);

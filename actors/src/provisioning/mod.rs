@@ -7,6 +7,7 @@
 //! | file | owns |
 //! |---|---|
 //! | `machine`, `moves` | every decision: when the doors open and close, who may do what, what becomes of it |
+//! | `ble` | what phones find, read and write over Bluetooth |
 //! | `keeper` | one door: opened, closed, tried again for ever |
 //! | `rules` | what the configuration and the device allow |
 //! | `hotspot` | its name, password, channel and address |
@@ -14,6 +15,7 @@
 //! | `visit` | what a visitor can do, whichever door, and the checks of what was typed |
 //! | `welcome` | what a visitor sees |
 
+pub mod ble;
 pub mod hotspot;
 pub mod identity;
 pub mod keeper;
