@@ -306,7 +306,7 @@ impl Shell {
                         log::info!("{} {} runs as process {}", brand::MACHINE_SERVER, note.program.version, id.pid);
                         *process = Some(started);
                         self.readiness.start_over();
-                        Event::Started(id)
+                        Event::Started { id, at: note.started_at }
                     }
                     Err(error) => {
                         log::error!("{error}");

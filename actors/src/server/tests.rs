@@ -70,6 +70,23 @@ fn crash() -> Event {
     Event::Exited(Exit::Code(3))
 }
 
+/// An operator who sees the new process may ask for a restart before the agent goes on: that wish is later than the start.
+#[test]
+fn a_start_is_as_old_as_the_decision_to_make_it() {
+    let mut machine = Machine::resume(Policy::new(MINUTE, 7), BOOT, Record::default(), false, Now::default());
+    let at = |seconds: u32| Now {
+        mono: Mono::BOOT + Duration::from_secs(seconds.into()),
+        wall: Wall::from_millis(i64::from(seconds) * 1000),
+        window: None,
+    };
+    machine.step(at(1), plain());
+    assert_eq!(machine.step(at(2), run(1, "1.0.0"))[..], [Effect::Start(program("1.0.0"))]);
+    let id = ProcessId { pid: 1, start_ticks: 100 };
+    machine.step(at(9), Event::Started { id, at: at(2).wall });
+    assert_eq!(machine.report().started_at, Some(at(2).wall));
+    assert_eq!(machine.record().running.map(|recorded| recorded.started_at), Some(at(2).wall));
+}
+
 /// One machine and its clock. Starts succeed at once with the next process number, unless told otherwise.
 struct Story {
     machine: Machine,
@@ -139,7 +156,7 @@ impl Story {
                         self.next_pid += 1;
                         next = Some(match self.starts_fail {
                             true => Event::NotStarted("no such file".into()),
-                            false => Event::Started(id),
+                            false => Event::Started { id, at: self.mono().wall },
                         });
                         format!("start {}", program.version)
                     }

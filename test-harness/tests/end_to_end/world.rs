@@ -398,7 +398,7 @@ impl World {
             let (status, body) = self.page("/pid")?;
             body.parse().ok().filter(|found| status == 200 && *found != pid)
         });
-        other.unwrap_or_else(|trouble| panic!("{trouble}\n{}", self.agent_said()))
+        other.unwrap_or_else(|trouble| panic!("{trouble}: {:#?}\n{}", self.part_status(), self.agent_said()))
     }
 }
 

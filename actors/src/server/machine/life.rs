@@ -2,7 +2,10 @@
 //!
 //! A crash is answered by a start in the same step; only the second one in a row waits.
 
-use board::process::{Exit, ProcessId};
+use board::{
+    Wall,
+    process::{Exit, ProcessId},
+};
 
 use super::{Effect, Effects, FIRST_PROBE, Machine, Now, Server, State, Then, add, words::describe};
 use crate::server::record::Recorded;
@@ -24,7 +27,7 @@ impl Machine {
         };
     }
 
-    pub(super) fn started(&mut self, now: Now, id: ProcessId, effects: &mut Effects) {
+    pub(super) fn started(&mut self, now: Now, id: ProcessId, at: Wall, effects: &mut Effects) {
         if self.ran != self.program {
             self.crashes_of_program = 0;
         }
@@ -35,7 +38,7 @@ impl Machine {
             recorded: Recorded {
                 id,
                 boot: self.boot,
-                started_at: now.wall,
+                started_at: at,
                 ready_at: None,
                 environment: self.environment,
                 urls: Vec::new(),

@@ -97,7 +97,12 @@ pub enum Event {
     /// Restarts that operators have asked for, counted.
     RestartsWanted(u64),
     /// Answers [`Effect::Start`]: it runs.
-    Started(ProcessId),
+    Started {
+        /// What was started.
+        id: ProcessId,
+        /// The time before it was: who asked for a restart since then may have spoken with this very process.
+        at: Wall,
+    },
     /// Answers [`Effect::Start`]: it does not.
     NotStarted(String),
     /// The process has ended.
@@ -284,7 +289,7 @@ impl Machine {
             Event::Settings(settings) => self.settings_changed(now, settings, &mut effects),
             Event::Command(command) => self.commanded(now, command, &mut effects),
             Event::RestartsWanted(wanted) => self.restarts_wanted(now, wanted),
-            Event::Started(id) => self.started(now, id, &mut effects),
+            Event::Started { id, at } => self.started(now, id, at, &mut effects),
             Event::NotStarted(reason) => self.not_started(now, reason, &mut effects),
             Event::Exited(exit) => self.exited(now, exit, &mut effects),
             Event::Serving(serving) => self.serves(now, serving.urls, &mut effects),
