@@ -2,14 +2,16 @@
 
 use std::{fs, time::Instant};
 
-use api::pb::platform::fleet::v1::{Product, update_status::Phase};
+use api::{
+    brand::{AGENT, LAUNCHER},
+    pb::platform::fleet::v1::{Product, update_status::Phase},
+};
 
 use super::{
-    programs::{self, AGENT, LAUNCHER},
     site::{DOWNLOADS, FIRST, server_pid, update},
-    stories::{SLOT_A, Stage, UNIT, active_again, adjust, ensure, ready},
+    stories::{SLOT_A, Stage, UNIT, active_again, adjust, ensure, ready, taken_back},
 };
-use crate::real::{Trouble, eventually, stand_in};
+use crate::real::{Trouble, agents, eventually, stand_in};
 
 /// Where the launcher is.
 const INSTALLED: &str = "/opt/platform/bin/platform-launcher";
@@ -25,22 +27,11 @@ pub(super) fn hang_at_start(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     let pid = eventually("the next machine server", || server_pid().filter(|now| *now != pid))?;
     site.until_ready(&board)?;
     let third = site.path("agent-3");
-    programs::hung_agent("3.0.0", &third)?;
-    let begin = Instant::now();
-    site.publish(AGENT, "3.0.0", &third)?;
-    let status = site.until(&board, "a rolled back update", |status| {
-        update(status, Product::Agent).bad_versions.iter().any(|bad| bad == "3.0.0")
-    })?;
-    let took = begin.elapsed().as_millis();
-    ensure(status.agent_version == FIRST, || status.agent_version.clone())?;
-    ensure(server_pid() == Some(pid), || format!("the machine server was not kept\n{}", board.journal()))?;
-    let journal = board.run(&format!("journalctl --no-pager --boot --unit {UNIT} --output cat"))?;
-    let starts = journal.lines().filter(|line| line.contains("starts slot b, start")).count();
-    let ended = journal.lines().filter(|line| line.contains("status=14/ALRM")).count();
-    ensure((starts, ended) == (3, 3), || format!("{starts} starts, {ended} ended\n{}", board.journal()))?;
-    Ok(vec![format!(
-        "{starts} starts of a version that hangs, each ended after 2 s; {FIRST} again {took} ms after publishing; machine server {pid} kept"
-    )])
+    agents::build_hung("3.0.0", &third)?;
+    let back = taken_back(&mut site, &board, &third, pid)?;
+    let ended = back.journal.lines().filter(|line| line.contains("status=14/ALRM")).count();
+    ensure(ended == 3, || format!("{ended} ended\n{}", board.journal()))?;
+    Ok(vec![format!("a version that hangs, each start ended after 2 s: {}", back.seen)])
 }
 
 /// Somebody holds the root folder's lock: the service waits, and goes on when it is free.
@@ -159,7 +150,7 @@ pub(super) fn full_disk(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     site.configure(&serde_json::json!({"version_control": {"agent": FIRST}}))?;
     let newer = board.path(DOWNLOADS).join("newer");
     fs::create_dir_all(&newer).map_err(|error| Trouble::of(newer.display(), error))?;
-    programs::agent("1.5.0", &newer.join(AGENT))?;
+    agents::build("1.5.0", &newer.join(AGENT))?;
     let main = board.property("MainPID")?;
     let install = format!("{DOWNLOADS}/newer/{AGENT} --install");
     // A slot's folder that has room for nothing.

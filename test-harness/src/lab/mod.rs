@@ -5,7 +5,6 @@
 
 pub mod board;
 mod hardships;
-pub mod programs;
 pub mod radio;
 pub mod site;
 pub mod stories;

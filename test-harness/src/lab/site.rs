@@ -6,6 +6,7 @@ use std::{
 };
 
 use api::{
+    brand::{AGENT, LAUNCHER},
     client::Client,
     pb::platform::{
         app::v1::{GetRobotPartLogsRequest, GetRobotPartLogsResponse, app_service},
@@ -16,16 +17,13 @@ use api::{
 };
 use serde_json::{Value, json};
 
-use super::{
-    board::Board,
-    programs::{self, AGENT, LAUNCHER},
-};
+use super::board::Board;
 use crate::real::{
-    Trouble,
+    Trouble, agents,
     device::Device,
     eventually,
     fleet::{Fleet, Owner, call, client, init},
-    http, programs as built,
+    http, programs,
     releases::Factory,
     stand_in,
 };
@@ -67,9 +65,9 @@ impl Site {
         stand_in::build(FIRST, &server)?;
         site.publish("platform-server", FIRST, &server)?;
         let agent = folder.join(AGENT);
-        programs::agent(FIRST, &agent)?;
+        agents::build(FIRST, &agent)?;
         site.publish(AGENT, FIRST, &agent)?;
-        site.publish(LAUNCHER, FIRST, &built::find(LAUNCHER)?)?;
+        site.publish(LAUNCHER, FIRST, &programs::find(LAUNCHER)?)?;
         Ok(site)
     }
 
@@ -100,7 +98,7 @@ impl Site {
         self.device.write_credentials(&self.fleet.url, &board.path("/etc/platform.json"))?;
         let downloads = board.path(DOWNLOADS);
         fs::create_dir_all(&downloads).map_err(|error| Trouble::of(downloads.display(), error))?;
-        for (name, from) in [(AGENT, self.path(AGENT)), (LAUNCHER, built::find(LAUNCHER)?)] {
+        for (name, from) in [(AGENT, self.path(AGENT)), (LAUNCHER, programs::find(LAUNCHER)?)] {
             fs::copy(&from, downloads.join(name)).map_err(|error| Trouble::of(from.display(), error))?;
         }
         board.run(&format!("{DOWNLOADS}/{AGENT} --install"))

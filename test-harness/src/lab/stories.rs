@@ -2,16 +2,18 @@
 
 use std::{fs, path::Path, time::Instant};
 
-use api::pb::platform::fleet::v1::{DeviceStatus, Product, update_status::Phase};
+use api::{
+    brand::AGENT,
+    pb::platform::fleet::v1::{DeviceStatus, Product, update_status::Phase},
+};
 use serde_json::json;
 
 use super::{
     board::Board,
     hardships,
-    programs::{self, AGENT},
     site::{self, DOWNLOADS, FIRST, Site, server_pid, update},
 };
-use crate::real::{Trouble, eventually};
+use crate::real::{Trouble, agents, eventually};
 
 /// The unit, as systemd knows it.
 pub(super) const UNIT: &str = "platform-agent.service";
@@ -115,7 +117,7 @@ fn install(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     site.configure(&json!({"version_control": {"agent": "1.5.0"}}))?;
     let newer = board.path(DOWNLOADS).join("newer");
     fs::create_dir_all(&newer).map_err(|error| Trouble::of(newer.display(), error))?;
-    programs::agent("1.5.0", &newer.join(AGENT))?;
+    agents::build("1.5.0", &newer.join(AGENT))?;
     let over = board.run(&format!("{DOWNLOADS}/newer/{AGENT} --install"))?;
     ensure(["stopped", "/b/platform-agent", "started"].iter().all(|word| over.contains(word)), || over.clone())?;
     site.until(&board, "the newer agent", |status| status.agent_version == "1.5.0")?;
@@ -240,7 +242,7 @@ fn self_update(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     let (mut site, board, pid) = stage.installed()?;
     let (main, restarts) = (board.property("MainPID")?, board.property("NRestarts")?);
     let second = site.path("agent-2");
-    programs::agent("2.0.0", &second)?;
+    agents::build("2.0.0", &second)?;
     let begin = Instant::now();
     site.publish(AGENT, "2.0.0", &second)?;
     site.until(&board, "version 2.0.0 of the agent", |status| status.agent_version == "2.0.0")?;
@@ -264,10 +266,26 @@ fn server(status: &DeviceStatus) -> u32 {
 fn broken_update(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     let (mut site, board, pid) = stage.installed()?;
     let third = site.path("agent-3");
-    programs::broken_agent("3.0.0", &third)?;
+    agents::build_broken("3.0.0", &third)?;
+    let back = taken_back(&mut site, &board, &third, pid)?;
+    Ok(vec![back.seen, format!("the operator reads: {}", back.error)])
+}
+
+/// What was seen of an agent that the launcher took back.
+pub(super) struct TakenBack {
+    pub(super) seen: String,
+    /// What the operator is told.
+    pub(super) error: String,
+    /// What the unit said.
+    pub(super) journal: String,
+}
+
+/// Publishes this as the agent's version 3.0.0, which cannot live: three starts, then the one before runs again, and the
+/// machine server `pid` does not notice.
+pub(super) fn taken_back(site: &mut Site, board: &Board, agent: &Path, pid: u32) -> Result<TakenBack, Trouble> {
     let begin = Instant::now();
-    site.publish(AGENT, "3.0.0", &third)?;
-    let status = site.until(&board, "a rolled back update", |status| {
+    site.publish(AGENT, "3.0.0", agent)?;
+    let status = site.until(board, "a rolled back update", |status| {
         update(status, Product::Agent).bad_versions.iter().any(|bad| bad == "3.0.0")
     })?;
     let took = begin.elapsed().as_millis();
@@ -275,19 +293,16 @@ fn broken_update(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     ensure(server_pid() == Some(pid), || format!("the machine server was not kept\n{}", board.journal()))?;
     let journal = board.run(&format!("journalctl --no-pager --boot --unit {UNIT} --output cat"))?;
     let starts = journal.lines().filter(|line| line.contains("starts slot b, start")).count();
-    ensure(starts == 3, || format!("{starts} starts of the broken version\n{}", board.journal()))?;
-    let agent = update(&status, Product::Agent);
-    Ok(vec![
-        format!("{starts} starts of 3.0.0, {FIRST} again {took} ms after publishing; machine server {pid} kept"),
-        format!("the operator reads: {}", agent.last_error),
-    ])
+    ensure(starts == 3, || format!("{starts} starts of a version that cannot live\n{}", board.journal()))?;
+    let seen = format!("{starts} starts of 3.0.0, {FIRST} again {took} ms after publishing; machine server {pid} kept");
+    Ok(TakenBack { seen, error: update(&status, Product::Agent).last_error, journal })
 }
 
 /// Everything comes back, with the versions that were there.
 fn reboot(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     let (mut site, mut board, pid) = stage.installed()?;
     let second = site.path("agent-2");
-    programs::agent("2.0.0", &second)?;
+    agents::build("2.0.0", &second)?;
     site.publish(AGENT, "2.0.0", &second)?;
     site.until(&board, "version 2.0.0 of the agent", |status| status.agent_version == "2.0.0")?;
     let before = site.status()?;

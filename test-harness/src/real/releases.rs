@@ -48,64 +48,62 @@ impl Factory {
 
     /// Signs and publishes one version of the machine server for this machine; `number` rises with each release.
     pub fn release(&self, version: &str, number: u64, artifact: &Path) -> Result<(), Trouble> {
-        self.release_for(&this_platform(), version, number, artifact)
-    }
-
-    /// The same for a named platform.
-    pub fn release_for(&self, platform: &str, version: &str, number: u64, artifact: &Path) -> Result<(), Trouble> {
-        let document = self.sign(platform, version, number, artifact)?;
-        self.run(&["add", "--data"], &[self.data.as_path(), Path::new("--artifact"), artifact, &document])
+        self.release_product(brand::MACHINE_SERVER, version, number, artifact)
     }
 
     /// Packs, signs and publishes one version of the machine server for this machine.
     pub fn release_packed(&self, version: &str, number: u64, artifact: &Path) -> Result<(), Trouble> {
-        let document = self.folder.join(format!("{version}.json"));
-        let (number, platform, key) = (number.to_string(), this_platform(), self.key());
-        let words = ["sign", "--xz", "--version", version, "--number", &number, "--platform", &platform];
-        let files = [Path::new("--artifact"), artifact, Path::new("--key"), &key, Path::new("--out"), &document];
-        self.run(&words, &files)?;
-        let packed = artifact.with_file_name(format!("{}.xz", artifact.file_name().unwrap_or_default().display()));
-        self.run(&["add", "--data"], &[self.data.as_path(), Path::new("--artifact"), &packed, &document])
+        let document = self.signed(brand::MACHINE_SERVER, &this_platform(), version, number, artifact, &["--xz"])?;
+        let mut packed = artifact.as_os_str().to_owned();
+        packed.push(".xz");
+        self.add(&document, Path::new(&packed))
     }
 
     /// Signs and publishes one version of the agent for this machine.
     pub fn release_agent(&self, version: &str, number: u64, artifact: &Path) -> Result<(), Trouble> {
-        let document = self.sign_product(brand::AGENT, &this_platform(), version, number, artifact)?;
-        self.run(&["add", "--data"], &[self.data.as_path(), Path::new("--artifact"), artifact, &document])
+        self.release_product(brand::AGENT, version, number, artifact)
+    }
+
+    /// Signs and publishes one version of any product for this machine, and makes it `stable`.
+    pub fn publish(&self, product: &str, version: &str, number: u64, artifact: &Path) -> Result<(), Trouble> {
+        self.release_product(product, version, number, artifact)?;
+        self.channels_of(product, &[("stable", version)])
     }
 
     /// Signs a version of the machine server without publishing it, and gives the document back.
     pub fn sign(&self, platform: &str, version: &str, number: u64, artifact: &Path) -> Result<PathBuf, Trouble> {
-        self.sign_product(brand::MACHINE_SERVER, platform, version, number, artifact)
+        self.signed(brand::MACHINE_SERVER, platform, version, number, artifact, &[])
     }
 
-    fn sign_product(
+    fn release_product(&self, product: &str, version: &str, number: u64, artifact: &Path) -> Result<(), Trouble> {
+        let document = self.signed(product, &this_platform(), version, number, artifact, &[])?;
+        self.add(&document, artifact)
+    }
+
+    fn signed(
         &self,
         product: &str,
         platform: &str,
         version: &str,
         number: u64,
         artifact: &Path,
+        more: &[&str],
     ) -> Result<PathBuf, Trouble> {
         let document = self.folder.join(format!("{product}-{version}.json"));
-        let number = number.to_string();
-        let key = self.key();
+        let (number, key) = (number.to_string(), self.key());
         let words = ["sign", "--product", product, "--version", version, "--number", &number, "--platform", platform];
-        self.run(
-            &words,
-            &[Path::new("--artifact"), artifact, Path::new("--key"), &key, Path::new("--out"), &document],
-        )?;
+        let paths = [Path::new("--artifact"), artifact, Path::new("--key"), &key, Path::new("--out"), &document];
+        self.run(&[&words, more].concat(), &paths)?;
         Ok(document)
+    }
+
+    fn add(&self, document: &Path, artifact: &Path) -> Result<(), Trouble> {
+        self.run(&["add", "--data"], &[self.data.as_path(), Path::new("--artifact"), artifact, document])
     }
 
     /// Signs and publishes what channels mean from now on for the machine server: `("stable", "1.1.0")`.
     pub fn channels(&self, meanings: &[(&str, &str)]) -> Result<(), Trouble> {
         self.channels_of(brand::MACHINE_SERVER, meanings)
-    }
-
-    /// The same for the agent.
-    pub fn agent_channels(&self, meanings: &[(&str, &str)]) -> Result<(), Trouble> {
-        self.channels_of(brand::AGENT, meanings)
     }
 
     fn channels_of(&self, product: &str, meanings: &[(&str, &str)]) -> Result<(), Trouble> {
@@ -115,21 +113,6 @@ impl Factory {
         }
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         self.run(&words, &[Path::new("--key"), &self.key(), Path::new("--data"), &self.data])
-    }
-
-    /// Signs and publishes one version of any product for this machine, and makes it `stable`.
-    pub fn publish(&self, product: &str, version: &str, number: u64, artifact: &Path) -> Result<(), Trouble> {
-        let document = self.folder.join(format!("{product}-{version}.json"));
-        let (number, key, platform) = (number.to_string(), self.key(), this_platform());
-        let words = ["sign", "--product", product, "--version", version, "--number", &number, "--platform", &platform];
-        self.run(
-            &words,
-            &[Path::new("--artifact"), artifact, Path::new("--key"), &key, Path::new("--out"), &document],
-        )?;
-        self.run(&["add", "--data"], &[self.data.as_path(), Path::new("--artifact"), artifact, &document])?;
-        let stable = format!("stable={version}");
-        let words = ["channel", "--product", product, "--set", &stable, "--key"];
-        self.run(&words, &[&key, Path::new("--data"), &self.data])
     }
 
     fn run(&self, words: &[&str], paths: &[&Path]) -> Result<(), Trouble> {

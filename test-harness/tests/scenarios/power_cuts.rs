@@ -25,27 +25,26 @@ fn during_the_first_start() {
     println!("{runs} runs");
 }
 
+/// Version 1.1.0 of the machine server is wanted, and has its chance to be started.
+fn served_by_another(world: &mut World) {
+    world.start();
+    world.run_for(minutes(10));
+    world.cloud.set_section("version_control", &json!({"platform-server": "1.1.0"}));
+    world.run_for(minutes(10));
+    // The first may be interrupted, and an agent that was killed finds its machine server running.
+    for _ in 0..2 {
+        world.restart_agent();
+        world.run_for(minutes(10));
+    }
+}
+
 #[test]
 fn during_an_update_and_its_switch() {
-    let runs = at_every_write(
-        world,
-        |world| {
-            world.start();
-            world.run_for(minutes(10));
-            world.cloud.set_section("version_control", &json!({"platform-server": "1.1.0"}));
-            world.run_for(minutes(10));
-            // The first may be interrupted, and an agent that was killed finds its machine server running.
-            world.restart_agent();
-            world.run_for(minutes(10));
-            world.restart_agent();
-            world.run_for(minutes(10));
-        },
-        |world| {
-            assert_eq!(world.board.processes.serving().as_deref(), Some("1.1.0"));
-            let update = world.cloud.status().updates.into_iter().next().expect("it is reported");
-            assert!(update.bad_versions.is_empty(), "an interruption is not the version's fault: {update:?}");
-        },
-    );
+    let runs = at_every_write(world, served_by_another, |world| {
+        assert_eq!(world.board.processes.serving().as_deref(), Some("1.1.0"));
+        let update = world.cloud.status().updates.into_iter().next().expect("it is reported");
+        assert!(update.bad_versions.is_empty(), "an interruption is not the version's fault: {update:?}");
+    });
     println!("{runs} runs");
 }
 
@@ -58,16 +57,7 @@ fn while_a_machine_server_is_taken_back() {
             world.board.processes.script("1.1.0", Script { ends, ..Script::default() });
             world
         },
-        |world| {
-            world.start();
-            world.run_for(minutes(10));
-            world.cloud.set_section("version_control", &json!({"platform-server": "1.1.0"}));
-            world.run_for(minutes(10));
-            world.restart_agent();
-            world.run_for(minutes(10));
-            world.restart_agent();
-            world.run_for(minutes(10));
-        },
+        served_by_another,
         |world| {
             assert_eq!(world.board.processes.serving().as_deref(), Some("1.0.0"));
             let update = world.cloud.status().updates.into_iter().next().expect("it is reported");
