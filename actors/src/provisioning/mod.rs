@@ -14,6 +14,7 @@
 //! | `identity` | an identity as text |
 //! | `visit` | what a visitor can do, whichever door, and the checks of what was typed |
 //! | `welcome` | what a visitor sees |
+//! | `portal` | everything behind the hotspot's HTTP port |
 
 pub mod ble;
 pub mod hotspot;
@@ -21,6 +22,7 @@ pub mod identity;
 pub mod keeper;
 pub mod machine;
 mod moves;
+pub mod portal;
 pub mod rules;
 pub mod visit;
 pub mod welcome;

@@ -261,6 +261,7 @@ const fn reason(status: u16) -> &'static str {
         404 => "Not Found",
         405 => "Method Not Allowed",
         408 => "Request Timeout",
+        409 => "Conflict",
         413 => "Content Too Large",
         415 => "Unsupported Media Type",
         417 => "Expectation Failed",
