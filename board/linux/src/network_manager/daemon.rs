@@ -15,7 +15,10 @@ use zbus::{
     zvariant::{DynamicType, ObjectPath, OwnedObjectPath, OwnedValue, Value},
 };
 
-use super::{settings::Received, value};
+use super::{
+    settings::{Received, WIFI_SECURITY},
+    value,
+};
 use crate::bus::There;
 
 /// Its name, and the interface of its first object.
@@ -170,9 +173,17 @@ impl Daemon {
         answer.body().deserialize().map_err(trouble)
     }
 
-    pub(super) async fn secrets(&self, path: &str, section: &str) -> Result<Received, NetworkError> {
-        let answer = self.call(path, CONNECTION, "GetSecrets", &section).await?;
-        answer.body().deserialize().map_err(trouble)
+    /// The password of a profile, where it has one.
+    pub(super) async fn secrets(&self, kept: &Kept) -> Result<Received, NetworkError> {
+        if !kept.settings.contains_key(WIFI_SECURITY) {
+            return Ok(Received::new());
+        }
+        match self.call(&kept.path, CONNECTION, "GetSecrets", &WIFI_SECURITY).await {
+            Ok(answer) => answer.body().deserialize().map_err(trouble),
+            // Where there is none to tell it asks for somebody who knows it.
+            Err(NetworkError::Refused(_)) => Ok(Received::new()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Adds a profile, on stable storage when it returns.

@@ -74,7 +74,9 @@ impl NetworkManager {
         match watching.up(daemon, active.as_str(), limit, self.clock()).await {
             Ok(()) => {}
             Err(Failure::Network(error)) => return Err(error),
-            Err(Failure::TimedOut) => return Err(NetworkError::Refused(no_start(hotspot, None))),
+            Err(Failure::TimedOut | Failure::WrongPassword) => {
+                return Err(NetworkError::Refused(no_start(hotspot, None)));
+            }
             Err(Failure::Reason(reason)) => return Err(NetworkError::Refused(no_start(hotspot, Some(reason)))),
         }
         let names = async {

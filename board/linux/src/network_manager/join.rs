@@ -6,12 +6,13 @@ use board::{
     Mono,
     network::{JoinError, Link, Medium, NetworkError, Profile, Security, Ssid},
 };
+use secret::Secret;
 
 use super::{
     NetworkManager,
     activation::{Failure, Watching},
-    daemon::{DEVICE, Daemon, Owned, WIRED},
-    known::{Device, state},
+    daemon::{DEVICE, Daemon, Kept, Owned, WIRED},
+    known::{self, Device, state},
     reasons::{self, Target},
     scan, security,
     security::{How, Impossible},
@@ -23,10 +24,16 @@ pub(super) const JOIN_MAX: Duration = Duration::from_secs(60);
 /// The kernel tells an address a moment after the network manager says that it is there.
 const ADDRESS_MAX: Duration = Duration::from_secs(2);
 
-/// What is known of a network before it is joined.
-struct Air {
-    /// What it asks for; `None` when nobody heard it.
-    offered: Option<Security>,
+/// A network to join by WiFi.
+struct Wanted<'a> {
+    kept: &'a Kept,
+    profile: &'a Profile,
+    ssid: &'a Ssid,
+    psk: Option<&'a Secret>,
+    device: &'a Device,
+    /// What is connected by this profile was made before it was changed.
+    stale: bool,
+    limit: Mono,
 }
 
 impl NetworkManager {
@@ -37,10 +44,7 @@ impl NetworkManager {
         let Some(kept) = kept.into_iter().find(|kept| self.mark().key(&kept.settings).as_deref() == Some(key)) else {
             return Err(NetworkError::Refused(format!("there is no profile {key}")).into());
         };
-        let secrets = match kept.settings.contains_key(settings::WIFI_SECURITY) {
-            true => daemon.secrets(&kept.path, settings::WIFI_SECURITY).await?,
-            false => settings::Received::new(),
-        };
+        let secrets = daemon.secrets(&kept).await?;
         let Some(profile) = settings::to_profile(self.mark(), &kept.settings, &secrets) else {
             return Err(NetworkError::Refused(format!("the profile {key} cannot be read")).into());
         };
@@ -48,57 +52,84 @@ impl NetworkManager {
         match &profile.medium {
             Medium::Wired => {
                 let device = self.cable(&daemon, profile.interface.as_deref(), key).await?;
-                let target = Target { ssid: None, interface: &device.interface, with_password: false, heard: false };
+                let target = Target { ssid: None, interface: &device.interface, with_password: false, heard: None };
                 self.activate(&daemon, &kept.path, &device, stale, limit)
                     .await
                     .map_err(|failure| said(failure, target))?;
-                self.link(&device.interface, limit).await.ok_or_else(|| JoinError::NoAddress(target.name()))
+                self.link(&daemon, &device.interface, limit).await.ok_or_else(|| JoinError::NoAddress(target.name()))
             }
             Medium::Wifi { ssid, psk, hidden } => {
                 let device = self.radio(profile.interface.as_deref())?;
-                let air = self.listen_for(&daemon, &device, ssid, *hidden).await?;
-                let target = Target {
-                    ssid: Some(ssid),
-                    interface: &device.interface,
-                    with_password: psk.is_some(),
-                    heard: air.offered.is_some(),
-                };
-                let ways = security::ways(air.offered, psk.as_ref()).map_err(|why| impossible(why, ssid))?;
-                let mut current = settings::how(&kept.settings);
-                let mut failed = None;
-                for (index, way) in ways.iter().enumerate() {
-                    // The way that worked before is as good as the first.
-                    let way = if index == 0 && ways.contains(&current) { current } else { *way };
-                    if index > 0 && way == current {
-                        continue;
-                    }
-                    if way != current {
-                        self.set_way(&daemon, &kept, &profile, way).await?;
-                        current = way;
-                    }
-                    match self.activate(&daemon, &kept.path, &device, stale || index > 0, limit).await {
-                        Ok(()) => {
-                            return self
-                                .link(&device.interface, limit)
-                                .await
-                                .ok_or_else(|| JoinError::NoAddress(target.name()));
-                        }
-                        Err(failure) => failed = Some(said(failure, target)),
-                    }
-                    // Only what another way of using the password could mend.
-                    if !matches!(
-                        failed,
-                        Some(JoinError::WrongPassword(_) | JoinError::TimedOut(_) | JoinError::Unsuitable { .. })
-                    ) {
-                        break;
-                    }
-                }
-                if current != How::usual(psk.as_ref()) && air.offered == Some(Security::Wpa2Wpa3) {
-                    self.set_way(&daemon, &kept, &profile, How::usual(psk.as_ref())).await?;
-                }
-                Err(failed.unwrap_or_else(|| JoinError::TimedOut(target.name())))
+                let psk = psk.as_ref();
+                let wanted = Wanted { kept: &kept, profile: &profile, ssid, psk, device: &device, stale, limit };
+                self.join_wifi(&daemon, &wanted, *hidden).await
             }
         }
+    }
+
+    /// By what the radio heard; listens when it heard nothing, and when that may be out of date.
+    async fn join_wifi(&self, daemon: &Daemon, wanted: &Wanted<'_>, hidden: bool) -> Result<Link, JoinError> {
+        let Wanted { ssid, device, .. } = *wanted;
+        let mut offered = offered(daemon, device, ssid).await?;
+        let mut listened = false;
+        loop {
+            if offered.is_some() || listened {
+                if offered.is_none() && !hidden {
+                    return Err(JoinError::NotInRange(ssid.clone()));
+                }
+                match self.join_by_ways(daemon, wanted, offered).await {
+                    Err(JoinError::NotInRange(_) | JoinError::TimedOut(_) | JoinError::Unsuitable { .. })
+                        if !listened => {}
+                    Err(JoinError::WrongPassword(_)) if !listened && wanted.psk.is_none() => {}
+                    ended => return ended,
+                }
+            }
+            if let Err(trouble) = scan::listen(daemon, &device.path, Some(ssid), self.clock()).await {
+                log::debug!("{}: {trouble}", device.interface);
+            }
+            listened = true;
+            offered = self::offered(daemon, device, ssid).await?;
+        }
+    }
+
+    /// One way of using the password after another, where there are several.
+    async fn join_by_ways(
+        &self,
+        daemon: &Daemon,
+        wanted: &Wanted<'_>,
+        offered: Option<Security>,
+    ) -> Result<Link, JoinError> {
+        let Wanted { kept, profile, ssid, psk, device, stale, limit } = *wanted;
+        let target =
+            Target { ssid: Some(ssid), interface: &device.interface, with_password: psk.is_some(), heard: offered };
+        let ways = security::ways(offered, psk).map_err(|why| impossible(why, ssid))?;
+        let mut current = settings::how(&kept.settings);
+        // The way that worked before is tried first.
+        let before = Some(current).filter(|way| ways.contains(way));
+        let others = ways.iter().copied().filter(|way| Some(*way) != before);
+        let mut failed = JoinError::TimedOut(target.name());
+        for (index, way) in before.into_iter().chain(others).enumerate() {
+            if way != current {
+                self.set_way(daemon, kept, profile, way).await?;
+                current = way;
+            }
+            match self.activate(daemon, &kept.path, device, stale || index > 0, limit).await {
+                Ok(()) => {
+                    let link = self.link(daemon, &device.interface, limit).await;
+                    return link.ok_or_else(|| JoinError::NoAddress(target.name()));
+                }
+                Err(Failure::WrongPassword) => return Err(JoinError::WrongPassword(ssid.clone())),
+                Err(failure) => failed = said(failure, target),
+            }
+            // Only what another way of using the password could mend.
+            if !matches!(failed, JoinError::WrongPassword(_) | JoinError::TimedOut(_) | JoinError::Unsuitable { .. }) {
+                break;
+            }
+        }
+        if current != How::usual(psk) && offered == Some(Security::Wpa2Wpa3) {
+            self.set_way(daemon, kept, profile, How::usual(psk)).await?;
+        }
+        Err(failed)
     }
 
     /// A profile of somebody else's, the best that the system itself holds possible.
@@ -135,7 +166,7 @@ impl NetworkManager {
             }
         }
         let Some((_, _, device, path, ssid)) = best else { return Ok(false) };
-        let target = Target { ssid: ssid.as_ref(), interface: &device.interface, with_password: true, heard: true };
+        let target = Target { ssid: ssid.as_ref(), interface: &device.interface, with_password: true, heard: None };
         self.activate(&daemon, &path, &device, false, limit).await.map_err(|failure| said(failure, target))?;
         Ok(true)
     }
@@ -150,12 +181,15 @@ impl NetworkManager {
         limit: Mono,
     ) -> Result<(), Failure> {
         let mut watching = Watching::begin(daemon, &device.path).await?;
+        if device.wifi {
+            watching = watching.with_supplicant(daemon, &device.interface).await;
+        }
         let active = match self.active_with(daemon, profile, device).await {
             Some(active) if !anew => active,
             _ => daemon.activate(profile, &device.path).await?,
         };
         let ended = watching.up(daemon, &active, limit, self.clock()).await;
-        if ended == Err(Failure::TimedOut) {
+        if matches!(ended, Err(Failure::TimedOut | Failure::WrongPassword)) {
             let _ = daemon.deactivate(&active).await;
         }
         ended
@@ -169,34 +203,9 @@ impl NetworkManager {
         (by.path("Connection") == Some(profile)).then(|| active.to_owned())
     }
 
-    async fn set_way(
-        &self,
-        daemon: &Daemon,
-        kept: &super::daemon::Kept,
-        profile: &Profile,
-        way: How,
-    ) -> Result<(), NetworkError> {
+    async fn set_way(&self, daemon: &Daemon, kept: &Kept, profile: &Profile, way: How) -> Result<(), NetworkError> {
         let uuid = settings::uuid(&kept.settings);
         daemon.update(&kept.path, &settings::of_profile(self.mark(), profile, way, &uuid)).await
-    }
-
-    /// What the network asks for, by what the radio heard; listens if it was not heard yet.
-    async fn listen_for(&self, daemon: &Daemon, device: &Device, ssid: &Ssid, hidden: bool) -> Result<Air, JoinError> {
-        let offered = async || {
-            let heard = scan::heard(daemon, &device.path).await?;
-            let one = security::strongest(heard).into_iter().find(|seen| seen.ssid == *ssid);
-            Ok::<_, NetworkError>(one.map(|seen| seen.security))
-        };
-        if let Some(offered) = offered().await? {
-            return Ok(Air { offered: Some(offered) });
-        }
-        if let Err(trouble) = scan::listen(daemon, &device.path, Some(ssid), self.clock()).await {
-            log::debug!("{}: {trouble}", device.interface);
-        }
-        match offered().await? {
-            None if !hidden => Err(JoinError::NotInRange(ssid.clone())),
-            offered => Ok(Air { offered }),
-        }
     }
 
     /// The radio to use.
@@ -238,11 +247,20 @@ impl NetworkManager {
         })
     }
 
-    /// The link of an interface, once the snapshot shows its address. `None` when the connection has gone again.
-    async fn link(&self, interface: &str, limit: Mono) -> Option<Link> {
-        let limit = limit.min(self.clock().now() + ADDRESS_MAX);
-        self.link_until(interface, limit).await
+    /// The link of an interface that was just made. `None` when it has gone again.
+    async fn link(&self, daemon: &Daemon, interface: &str, limit: Mono) -> Option<Link> {
+        // The signals that say so may still be under way: what was connected before must not be taken for it.
+        if let Ok(known) = known::ask(daemon, self.mark()).await {
+            self.learn(known);
+        }
+        self.link_until(interface, limit.min(self.clock().now() + ADDRESS_MAX)).await
     }
+}
+
+/// What a network asks for, by what the radio heard last; `None` when it did not.
+async fn offered(daemon: &Daemon, device: &Device, ssid: &Ssid) -> Result<Option<Security>, NetworkError> {
+    let seen = security::strongest(scan::heard(daemon, &device.path).await?);
+    Ok(seen.into_iter().find(|seen| seen.ssid == *ssid).map(|seen| seen.security))
 }
 
 fn impossible(why: Impossible, ssid: &Ssid) -> JoinError {
@@ -256,6 +274,7 @@ fn said(failure: Failure, target: Target<'_>) -> JoinError {
     match failure {
         Failure::Reason(reason) => reasons::failure(reason, target),
         Failure::TimedOut => JoinError::TimedOut(target.name()),
+        Failure::WrongPassword => reasons::failure(reasons::device::NO_SECRETS, target),
         Failure::Network(error) => error.into(),
     }
 }

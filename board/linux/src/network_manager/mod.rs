@@ -152,6 +152,10 @@ impl NetworkManager {
         self.shared.known.borrow().devices.clone()
     }
 
+    fn learn(&self, known: Known) {
+        self.shared.learn(known);
+    }
+
     fn take_stale(&self, key: &str) -> bool {
         self.shared.stale.borrow_mut().remove(key)
     }
@@ -287,10 +291,7 @@ impl Networks for NetworkManager {
             if self.mark().key(&kept.settings).is_none() {
                 continue;
             }
-            let secrets = match kept.settings.contains_key(settings::WIFI_SECURITY) {
-                true => daemon.secrets(&kept.path, settings::WIFI_SECURITY).await.unwrap_or_default(),
-                false => settings::Received::new(),
-            };
+            let secrets = daemon.secrets(&kept).await?;
             profiles.extend(settings::to_profile(self.mark(), &kept.settings, &secrets));
         }
         Ok(profiles)

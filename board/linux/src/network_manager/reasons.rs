@@ -1,6 +1,6 @@
 //! Why a device did not connect, from the network manager's numbers to words for a person.
 
-use board::network::{JoinError, NetworkError, Ssid};
+use board::network::{JoinError, NetworkError, Security, Ssid};
 
 /// Reasons of a device's state (`NMDeviceStateReason`) that the agent tells apart.
 pub(super) mod device {
@@ -36,8 +36,8 @@ pub(super) struct Target<'a> {
     pub interface: &'a str,
     /// A password was given.
     pub with_password: bool,
-    /// An access point of that name was heard.
-    pub heard: bool,
+    /// What an access point of that name asks for, when one was heard.
+    pub heard: Option<Security>,
 }
 
 impl Target<'_> {
@@ -53,13 +53,15 @@ pub(super) fn failure(reason: u32, target: Target<'_>) -> JoinError {
     let refused = |words: String| JoinError::Network(NetworkError::Refused(words));
     match (reason, target.ssid) {
         (NO_SECRETS, Some(ssid)) => JoinError::WrongPassword(ssid.clone()),
-        (SSID_NOT_FOUND, Some(ssid)) => JoinError::NotInRange(ssid.clone()),
-        (SUPPLICANT_TIMEOUT | SUPPLICANT_DISCONNECT | SUPPLICANT_FAILED, Some(ssid)) if !target.heard => {
-            JoinError::NotInRange(ssid.clone())
-        }
-        // WPA3 tells a wrong password by silence.
-        (SUPPLICANT_TIMEOUT | SUPPLICANT_DISCONNECT, Some(ssid)) if target.with_password => {
+        // With WPA3 a wrong password looks like this, where wpa_supplicant did not say more.
+        (SSID_NOT_FOUND | SUPPLICANT_TIMEOUT | SUPPLICANT_DISCONNECT, Some(ssid))
+            if target.with_password && matches!(target.heard, Some(Security::Wpa3 | Security::Wpa2Wpa3)) =>
+        {
             JoinError::WrongPassword(ssid.clone())
+        }
+        (SSID_NOT_FOUND, Some(ssid)) => JoinError::NotInRange(ssid.clone()),
+        (SUPPLICANT_TIMEOUT | SUPPLICANT_DISCONNECT | SUPPLICANT_FAILED, Some(ssid)) if target.heard.is_none() => {
+            JoinError::NotInRange(ssid.clone())
         }
         (SUPPLICANT_TIMEOUT | SUPPLICANT_DISCONNECT, Some(ssid)) => JoinError::TimedOut(ssid.to_string()),
         (SUPPLICANT_CONFIG_FAILED | SUPPLICANT_FAILED, Some(ssid)) => JoinError::Unsuitable {
@@ -90,15 +92,15 @@ mod tests {
     #[test]
     fn reasons_are_put_into_words() {
         let home = Ssid::new(b"home").unwrap();
-        let heard = Target { ssid: Some(&home), interface: "wlan0", with_password: true, heard: true };
-        let unheard = Target { heard: false, ..heard };
-        let open = Target { with_password: false, ..heard };
-        let cable = Target { ssid: None, interface: "eth0", with_password: false, heard: false };
+        let heard = Target { ssid: Some(&home), interface: "wlan0", with_password: true, heard: Some(Security::Wpa2) };
+        let wpa3 = Target { heard: Some(Security::Wpa3), ..heard };
+        let unheard = Target { heard: None, ..heard };
+        let cable = Target { ssid: None, interface: "eth0", with_password: false, heard: None };
         let table = [
             (7, heard, "wrong password for home"),
-            (8, heard, "wrong password for home"),
-            (11, heard, "wrong password for home"),
-            (11, open, "home did not answer in time"),
+            (8, wpa3, "wrong password for home"),
+            (53, wpa3, "wrong password for home"),
+            (11, heard, "home did not answer in time"),
             (11, unheard, "no network named home is in range"),
             (53, heard, "no network named home is in range"),
             (5, heard, "home gives this device no address: is its DHCP server running, and has it addresses left?"),

@@ -16,7 +16,7 @@ use super::{
 };
 
 /// Longest time that a radio may take to listen on all channels.
-const LISTEN_MAX: Duration = Duration::from_secs(15);
+const LISTEN_MAX: Duration = Duration::from_secs(20);
 /// What was heard this short a time ago is as good as new; the network manager refuses to listen again so soon.
 const FRESH: Duration = Duration::from_secs(10);
 
