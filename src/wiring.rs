@@ -19,6 +19,7 @@ use actors::{
     life::{Diary, End},
     logs,
     maintenance::SystemWindows,
+    network,
     rank::Actor,
     server::{
         self,
@@ -46,6 +47,8 @@ const LOG_RING_BYTES: usize = 64 * 1024;
 const SERVER_MAIL: usize = 4;
 /// One answer to an opening, one switch, and room for the next of each.
 const SUCCESSOR_MAIL: usize = 4;
+/// What a visitor does at a door makes two commands at most: who is there, and what was given; and the doors' own two.
+const NETWORK_MAIL: usize = 8;
 /// A hand-over is tried once at a time.
 const REFUSED_MAIL: usize = 1;
 /// Reasons to call the fleet server at once say the same twice.
@@ -55,7 +58,8 @@ const RELOAD_MAIL: usize = 1;
 /// What may lie in queues at most, in bytes: measured boards have this to spare.
 const MAIL_BYTES_MAX: usize = 128 * 1024;
 const COMMANDS: usize = SERVER_MAIL + SUCCESSOR_MAIL;
-const _: () = assert!(COMMANDS * size_of::<server::Command>() + LOG_RING_BYTES <= MAIL_BYTES_MAX);
+const COMMAND_BYTES: usize = COMMANDS * size_of::<server::Command>() + NETWORK_MAIL * size_of::<network::Command>();
+const _: () = assert!(COMMAND_BYTES + LOG_RING_BYTES <= MAIL_BYTES_MAX);
 
 /// How long each actor may take to end. The machine server is given its own stop limit within this.
 const STOP_LIMIT: Duration = Duration::from_secs(150);
@@ -135,6 +139,10 @@ pub struct Agent {
     pub own_update: Latest<UpdateStatus>,
     /// How the configuration is.
     pub config: Latest<config::ConfigStatus>,
+    /// How the device is connected.
+    pub connectivity: Latest<network::Connectivity>,
+    /// To the keeper of the network.
+    pub to_network: Mailbox<network::Command>,
     /// Set before [`Agent::stop`]: the machine server stays, for the agent that comes.
     pub hand_over: Rc<Cell<bool>>,
     /// How often it has started, and why.
@@ -212,10 +220,16 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
     let (room, checks) = (Berth::new(Latest::new()), Berth::new(Latest::new()));
     let offered = Latest::new();
     let spool = Latest::new();
+    let connectivity = Latest::new();
+    let joining = Latest::new();
+    let air = Latest::new();
+    let network_report = Latest::new();
+    let stir = Latest::new();
 
     // Commands: down the ranks.
     let (to_server, server_mail) = mailbox::mailbox(Actor::Update, Actor::Server, SERVER_MAIL);
     let (to_successor, successor_mail) = mailbox::mailbox(Actor::Update, Actor::Successor, SUCCESSOR_MAIL);
+    let (to_network, network_mail) = mailbox::mailbox(Actor::Provisioning, Actor::Network, NETWORK_MAIL);
     let (refused, refused_mail) = mailbox::outside(REFUSED_MAIL);
     let (reload, reload_mail) = mailbox::outside(RELOAD_MAIL);
     let (poke, poke_mail) = mailbox::outside(POKE_MAIL);
@@ -233,6 +247,7 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
         server: report.watch(),
         updates: vec![progress.watch(), own_progress.watch()],
         spool: spool.watch(),
+        network: network_report.watch(),
     });
 
     supervisor.start(Actor::Config, "config", |lifeline| {
@@ -347,6 +362,8 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
                 server: report.watch(),
                 updates: vec![progress.watch(), own_progress.watch()],
                 offered: offered.watch(),
+                network: network_report.watch(),
+                stir: stir.watch(),
                 lifeline,
             },
             cloud::actor::Ports {
@@ -390,6 +407,40 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
                 lines: log_writer,
                 report: report.clone(),
                 hand_over: Rc::clone(&hand_over),
+                trace: trace.clone(),
+            },
+        )
+    });
+
+    supervisor.start(Actor::Network, "network", |lifeline| {
+        let address = Rc::clone(&identity);
+        network::actor::run(
+            network::machine::Policy { minute, seed: random() },
+            network::actor::Inbox {
+                advanced: sections.advanced.watch(),
+                network: sections.network.watch(),
+                networks: sections.networks.watch(),
+                config: sections.status.watch(),
+                reach: reach.watch(),
+                commands: network_mail,
+                lifeline,
+            },
+            network::actor::Ports {
+                clock: Rc::clone(&board.clock),
+                files: Rc::clone(&board.files),
+                fetch: Rc::clone(&board.fetch),
+                networks: board.networks.clone(),
+                // Whoever develops with it sits at the machine that would go down.
+                power: board.power.clone().filter(|_| !dev_mode),
+                executor: Rc::clone(executor),
+                record: state.join("network.record"),
+                boot_id: board.host.facts().boot_id.clone(),
+                address: Rc::new(move || address().map(|identity| identity.address)),
+                connectivity: connectivity.clone(),
+                joining,
+                air,
+                report: network_report,
+                stir,
                 trace: trace.clone(),
             },
         )
@@ -441,6 +492,8 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
         update: progress,
         own_update: own_progress,
         config: sections.status,
+        connectivity,
+        to_network,
         hand_over,
         diary,
         service: Rc::clone(&board.service),

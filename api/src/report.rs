@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime};
 use prost_types::Timestamp;
 
 use crate::pb::platform::fleet::v1::{
-    CloudStatus, DeviceStatus, Product, ServerStatus, UpdateStatus, cloud_status::Reach, server_status, update_status,
+    CloudStatus, DeviceStatus, NetworkStatus, Product, ServerStatus, UpdateStatus, cloud_status::Reach, network_status,
+    server_status, update_status,
 };
 
 /// What is so: names and values, to be read from top to bottom. What is wrong is in [`troubles`].
@@ -19,6 +20,7 @@ pub fn facts(device: &DeviceStatus) -> Vec<(&'static str, String)> {
         ("device", format!("{} on {}, up {}", device.hostname, device.platform, up(device.uptime_seconds))),
         ("agent", format!("{}, up {}{}", device.agent_version, up(device.agent_uptime_seconds), life(device))),
     ];
+    lines.extend(device.network.iter().flat_map(network));
     lines.extend(device.server.iter().flat_map(server));
     lines.extend(versions(device));
     lines.extend(device.updates.iter().map(update));
@@ -44,10 +46,11 @@ pub fn troubles(device: &DeviceStatus) -> Vec<String> {
     });
     let updates = device.updates.iter().filter(|update| !update.last_error.is_empty());
     let updates = updates.map(|update| format!("update of the {}: {}", program(update), update.last_error));
+    let network = device.network.iter().flat_map(|network| network.trouble.iter().cloned());
     let complaints = device.complaints.iter();
     let complaints =
         complaints.map(|one| format!("{}: found {}, allowed is {} ({})", one.path, one.found, one.allowed, one.source));
-    server.into_iter().chain(updates).chain(device.warnings.iter().cloned()).chain(complaints).collect()
+    server.into_iter().chain(updates).chain(network).chain(device.warnings.iter().cloned()).chain(complaints).collect()
 }
 
 /// The fleet server as the device sees it, and what is not well about that.
@@ -65,6 +68,30 @@ pub fn cloud(cloud: &CloudStatus) -> (String, Option<String>) {
     let address = if cloud.address.is_empty() { String::new() } else { format!("{}, ", cloud.address) };
     let trouble = (wrong && !cloud.why.is_empty()).then(|| cloud.why.clone());
     (format!("{address}{state}{since}"), trouble.or_else(|| wrong.then(|| format!("fleet server: {state}"))))
+}
+
+/// One line for how it is, and one for each link.
+fn network(network: &NetworkStatus) -> Vec<(&'static str, String)> {
+    use network_status::Connectivity;
+    let word = match network.connectivity() {
+        Connectivity::Unspecified | Connectivity::Unknown => "not looked at yet",
+        Connectivity::Online => "online",
+        Connectivity::Local => "a link, and no internet",
+        Connectivity::Offline => "offline",
+    };
+    let since = network.since.map(|since| format!(", since {}", ago(Some(&since)).trim_end_matches(" ago")));
+    let reboots = match network.offline_reboots {
+        0 => String::new(),
+        reboots => format!("; {reboots} reboots for being offline"),
+    };
+    let mut lines = vec![("network", format!("{word}{}{reboots}", since.unwrap_or_default()))];
+    lines.extend(network.links.iter().map(|link| {
+        let name = if link.network.is_empty() { String::new() } else { format!(" {:?}", link.network) };
+        let address = if link.address.is_empty() { "no address" } else { &link.address };
+        let way = if link.default_route { "" } else { ", no way out" };
+        ("link", format!("{}{name}: {address}{way}", link.interface))
+    }));
+    lines
 }
 
 fn life(device: &DeviceStatus) -> String {
@@ -254,6 +281,36 @@ mod tests {
             let troubles = troubles(&DeviceStatus { updates: vec![told], ..DeviceStatus::default() });
             assert_eq!(troubles.len(), usize::from(!error.is_empty()), "{phase:?}: {troubles:?}");
         }
+    }
+
+    #[test]
+    fn the_network() {
+        use crate::pb::platform::fleet::v1::NetworkLink;
+        let link = |interface: &str, network: &str, address: &str, default_route| NetworkLink {
+            interface: interface.into(),
+            network: network.into(),
+            address: address.into(),
+            ours: true,
+            default_route,
+        };
+        let told = NetworkStatus {
+            connectivity: network_status::Connectivity::Online.into(),
+            since: None,
+            links: vec![link("eth0", "", "10.0.0.2/24", false), link("wlan0", "a \\x07", "", true)],
+            trouble: vec!["there is no WiFi device".into()],
+            offline_reboots: 2,
+        };
+        let lines = network(&told);
+        assert_eq!(
+            lines,
+            [
+                ("network", "online; 2 reboots for being offline".to_owned()),
+                ("link", "eth0: 10.0.0.2/24, no way out".to_owned()),
+                ("link", "wlan0 \"a \\\\x07\": no address".to_owned()),
+            ]
+        );
+        let device = DeviceStatus { network: Some(told), ..DeviceStatus::default() };
+        assert_eq!(troubles(&device), ["there is no WiFi device"]);
     }
 
     #[test]

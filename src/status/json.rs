@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 use api::{
     json::quoted,
     pb::platform::fleet::v1::{
-        AgentStatus, CloudStatus, Complaint, DeviceStatus, Disk, LocalStatus, LogStatus, Product, ServerStatus,
-        UpdateStatus,
+        AgentStatus, CloudStatus, Complaint, DeviceStatus, Disk, LocalStatus, LogStatus, NetworkLink, NetworkStatus,
+        Product, ServerStatus, UpdateStatus,
     },
 };
 use prost_types::Timestamp;
@@ -139,6 +139,21 @@ fn device(object: &mut Object, device: &DeviceStatus) {
         object.number("crashes", agent.crashes);
         object.text("start_reason", &agent.start_reason);
     });
+    object.message("network", device.network.as_ref(), network);
+}
+
+fn network(object: &mut Object, network: &NetworkStatus) {
+    object.text("connectivity", network.connectivity().as_str_name());
+    object.moment("since", network.since.as_ref());
+    object.messages("links", &network.links, |object, link: &NetworkLink| {
+        object.text("interface", &link.interface);
+        object.text("network", &link.network);
+        object.text("address", &link.address);
+        object.flag("ours", link.ours);
+        object.flag("default_route", link.default_route);
+    });
+    object.list("trouble", &network.trouble, |text| quoted(text).to_string());
+    object.number("offline_reboots", network.offline_reboots);
 }
 
 fn server(object: &mut Object, server: &ServerStatus) {
@@ -183,6 +198,11 @@ mod tests {
                 complaints: vec![Complaint::default(); 2],
                 server: Some(ServerStatus { last_lines: vec![text(), text()], ..ServerStatus::default() }),
                 updates: vec![UpdateStatus { product: 77, phase: 99, ..UpdateStatus::default() }],
+                network: Some(NetworkStatus {
+                    links: vec![NetworkLink { network: text(), ..NetworkLink::default() }],
+                    trouble: vec![text()],
+                    ..NetworkStatus::default()
+                }),
                 uptime_seconds: u64::MAX,
                 device_time: Some(Timestamp { seconds: i64::MAX, nanos: i32::MIN }),
                 ..DeviceStatus::default()

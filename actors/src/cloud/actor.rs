@@ -32,6 +32,7 @@ use crate::{
         trace::Trace,
     },
     logs::Offered,
+    network,
     rank::Actor,
     server,
 };
@@ -51,6 +52,10 @@ pub struct Inbox {
     pub updates: Vec<Watch<UpdateStatus>>,
     /// The log batch to deliver.
     pub offered: Watch<Option<Offered>>,
+    /// How the network is.
+    pub network: Watch<network::Report>,
+    /// The network is otherwise than before, which is a reason to call at once.
+    pub stir: Watch<u64>,
     /// Stops this actor.
     pub lifeline: Lifeline,
 }
@@ -116,7 +121,7 @@ impl step::Inbox for Ears {
     type Event = Event;
 
     async fn next(&mut self) -> Option<Event> {
-        let Ears { inbox: Inbox { pokes, config, server, updates, offered, lifeline }, results } = self;
+        let Ears { inbox: Inbox { pokes, config, server, updates, offered, network, stir, lifeline }, results } = self;
         let stop = async {
             lifeline.stopped().await;
             None
@@ -128,13 +133,16 @@ impl step::Inbox for Ears {
             Some(Event::MachineServer { operator_restarts, handles_needs_restart })
         };
         let changed = async {
-            config.changed().await;
+            async { drop(config.changed().await) }.or(async { drop(network.changed().await) }).await;
             Some(Event::StatusChanged)
         };
         let updated =
             async { Some(Event::Updates { in_trouble: any(updates).await.iter().any(status::is_in_trouble) }) };
+        let stirred = async {
+            stir.changed().await;
+        };
         let poked = async {
-            pokes.next().await;
+            pokes.next().or(stirred).await;
             Some(Event::Poked)
         };
         let event = stop.or(answered).or(poked).or(machine_server).or(changed).or(updated).or(batch).await;

@@ -4,10 +4,16 @@
 use std::path::PathBuf;
 
 use api::pb::platform::fleet::v1::{AgentStatus, DeviceStatus, Disk, UpdateStatus};
-use board::{Board, Mono};
+use board::{Board, Mono, Wall};
 
 use super::status::{self, Parts};
-use crate::{config::ConfigStatus, kit::latest::Watch, logs::SpoolStatus, server};
+use crate::{
+    config::ConfigStatus,
+    kit::latest::Watch,
+    logs::SpoolStatus,
+    network::{self, Connectivity},
+    server,
+};
 
 /// What the others publish, and what the device knows of itself.
 pub struct Sources {
@@ -29,6 +35,8 @@ pub struct Sources {
     pub updates: Vec<Watch<UpdateStatus>>,
     /// The log queue.
     pub spool: Watch<SpoolStatus>,
+    /// The network.
+    pub network: Watch<network::Report>,
 }
 
 impl Sources {
@@ -54,6 +62,16 @@ impl Sources {
             updates: self.updates.iter().filter_map(Watch::get).collect(),
             disks: disk.into_iter().collect(),
             logs: self.spool.get().unwrap_or_default(),
+            network: self.network.get().map(|report| {
+                let since = match report.connectivity {
+                    Connectivity::Unknown => now,
+                    Connectivity::Online { since }
+                    | Connectivity::Local { since }
+                    | Connectivity::Offline { since } => since,
+                };
+                let passed = i64::try_from(now.since(since).as_millis()).unwrap_or(i64::MAX);
+                (report, Wall::from_millis(clock.wall().as_millis().saturating_sub(passed)))
+            }),
         }
     }
 

@@ -9,8 +9,8 @@ use api::device_config as config;
 use api::pb::platform::{
     app::agent::v1::{DeviceAgentConfigRequest, HostInfo, VersionInfo},
     fleet::v1::{
-        AgentStatus, Complaint, DeviceStatus, Disk, LogStatus, Product, ServerStatus, UpdateStatus, server_status,
-        update_status,
+        AgentStatus, Complaint, DeviceStatus, Disk, LogStatus, NetworkLink, NetworkStatus, Product, ServerStatus,
+        UpdateStatus, network_status, server_status, update_status,
     },
 };
 use board::{Wall, host::Facts};
@@ -19,6 +19,7 @@ use prost_types::Timestamp;
 use crate::{
     config::ConfigStatus,
     logs::SpoolStatus,
+    network::{self, Connectivity},
     server::{self, Phase},
 };
 
@@ -32,6 +33,8 @@ const LAST_LINES_MAX: usize = 20;
 const BAD_VERSIONS_MAX: usize = 16;
 /// Sentences for the operator.
 const WARNINGS_MAX: usize = 16;
+/// Links of one device.
+const LINKS_MAX: usize = 16;
 /// Percents of a download that are worth a report.
 const PERCENT_STEP: u32 = 10;
 /// Parts of a disk whose change is worth a report.
@@ -62,6 +65,8 @@ pub struct Parts {
     pub disks: Vec<Disk>,
     /// The log queue.
     pub logs: SpoolStatus,
+    /// The network, and since when it is so.
+    pub network: Option<(network::Report, Wall)>,
 }
 
 /// The report.
@@ -86,6 +91,32 @@ pub fn compose(facts: &Facts, parts: Parts) -> DeviceStatus {
         logs: Some(LogStatus { queued_bytes: logs.queued_bytes, dropped_lines: logs.dropped_lines }),
         warnings,
         agent: Some(bounded_agent(parts.agent)),
+        network: parts.network.map(|(report, since)| network_status(report, since)),
+    }
+}
+
+fn network_status(report: network::Report, since: Wall) -> NetworkStatus {
+    use network_status::Connectivity as Wire;
+    let network::Report { connectivity, links, trouble, reboots } = report;
+    let (word, since) = match connectivity {
+        Connectivity::Unknown => (Wire::Unknown, None),
+        Connectivity::Online { .. } => (Wire::Online, Some(since)),
+        Connectivity::Local { .. } => (Wire::Local, Some(since)),
+        Connectivity::Offline { .. } => (Wire::Offline, Some(since)),
+    };
+    let links = links.into_iter().take(LINKS_MAX).map(|link| NetworkLink {
+        interface: cut(link.interface),
+        network: link.ssid.map(|ssid| cut(ssid.to_string())).unwrap_or_default(),
+        address: link.address.map(|(address, prefix)| format!("{address}/{prefix}")).unwrap_or_default(),
+        ours: link.key.is_some(),
+        default_route: link.default_route,
+    });
+    NetworkStatus {
+        connectivity: word.into(),
+        since: since.map(timestamp),
+        links: links.collect(),
+        trouble: trouble.into_iter().take(WARNINGS_MAX).map(cut).collect(),
+        offline_reboots: reboots,
     }
 }
 
@@ -162,6 +193,10 @@ fn essence(status: &DeviceStatus) -> DeviceStatus {
         logs.queued_bytes = 0;
         // Twice as many are news: a machine server that floods for days must not be a report every few seconds.
         logs.dropped_lines = u64::from(u64::BITS - logs.dropped_lines.leading_zeros());
+    }
+    if let Some(network) = &mut essence.network {
+        // A clock that is set changes it, too.
+        network.since = None;
     }
     for update in &mut essence.updates {
         update.percent -= update.percent % PERCENT_STEP;
@@ -325,7 +360,7 @@ mod tests {
         assert!(told.is_news(&first), "nothing was told yet");
         told.remember(&first);
         type Change = fn(&mut Parts);
-        let table: [(&str, bool, Change); 10] = [
+        let table: [(&str, bool, Change); 11] = [
             ("nothing", false, |_| {}),
             ("time", false, |parts| parts.uptime = Duration::from_secs(9)),
             ("a few bytes", false, |parts| parts.disks[0].free_bytes = 510),
@@ -335,6 +370,7 @@ mod tests {
             ("a window cannot be followed", true, |parts| parts.server.trouble = vec!["no such zone".into()]),
             ("the machine server died", true, |parts| parts.server.crashes = 1),
             ("another configuration", true, |parts| parts.config.applied_revision = Some([1; 32])),
+            ("the network is looked at", true, |parts| parts.network = Some(Default::default())),
             ("a complaint", true, |parts| parts.config.complaints = [complained("p")].into()),
         ];
         for (case, news, change) in table {
@@ -364,6 +400,15 @@ mod tests {
         let long = || "ü".repeat(100_000);
         let mut parts = parts();
         parts.config.complaints = vec![complained(&long()); 1_000].into();
+        let link = board::network::Link {
+            interface: long(),
+            ssid: board::network::Ssid::new(&[b'\n'; 32]),
+            key: None,
+            address: None,
+            default_route: true,
+        };
+        let (links, trouble) = (vec![link; 1_000], vec![long(); 1_000]);
+        parts.network = Some((network::Report { links, trouble, ..Default::default() }, Wall::default()));
         parts.server.last_lines = (0..1_000).map(|number| format!("{number} {}", long())).collect();
         parts.server.last_exit = long();
         parts.updates = vec![

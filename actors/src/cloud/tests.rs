@@ -535,6 +535,7 @@ impl Bench {
             server: server.watch(),
             updates: vec![updates.watch()],
             spool: Latest::<SpoolStatus>::new().watch(),
+            network: Latest::new().watch(),
         };
         let ports = Ports {
             board,
@@ -552,7 +553,8 @@ impl Bench {
         };
         supervisor.start(Actor::Cloud, "cloud", |lifeline| {
             let (server, offered, updates) = (server.watch(), offered.watch(), vec![updates.watch()]);
-            let inbox = Inbox { pokes, config, server, updates, offered, lifeline };
+            let (network, stir) = (Latest::new().watch(), Latest::new().watch());
+            let inbox = Inbox { pokes, config, server, updates, offered, network, stir, lifeline };
             actor::run(Machine::new(1), inbox, ports)
         });
         let (sim, fleet, fetched) = (sim.clone(), Rc::clone(fleet), fetched.watch());

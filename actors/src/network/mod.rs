@@ -2,6 +2,24 @@
 //!
 //! Owns which profiles the device has, which network is tried next, what counts as online, and the reboot of a device
 //! that has been offline for too long. Never touches a profile that the agent did not make.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `machine` | what is done next, rounds of networks, what a person gave, the reboot |
+//! | `online` | whether the device is online, and since when |
+//! | `choose` | the order in which networks are tried, and the patience with each |
+//! | `profiles` | wanted × present → add, change, remove |
+//! | `record` | what must be known after a reboot |
+//! | `actor` | waiting and doing |
+
+pub mod actor;
+pub mod choose;
+pub mod machine;
+pub mod online;
+pub mod profiles;
+pub mod record;
+#[cfg(test)]
+mod tests;
 
 use std::rc::Rc;
 
@@ -109,3 +127,16 @@ pub struct Air {
 
 /// Networks that are kept of a scan: a list that a person can still read, and a bound on memory.
 pub const SEEN_MAX: usize = 48;
+
+/// How the network is, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// How the device is connected.
+    pub connectivity: Connectivity,
+    /// Links that lead somewhere.
+    pub links: Vec<Link>,
+    /// What is not well, in sentences.
+    pub trouble: Vec<String>,
+    /// Reboots because it was offline for too long, ever.
+    pub reboots: u64,
+}

@@ -86,20 +86,20 @@ pub fn fingerprint(settings: &Advanced) -> u64 {
 /// FNV-1a, 64 bits: the same on every version and architecture. Tells apart what changed by accident or on purpose,
 /// not what somebody forged.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fnv(u64);
+pub(crate) struct Fnv(u64);
 
 impl Fnv {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Fnv(0xcbf2_9ce4_8422_2325)
     }
 
-    pub(super) fn add(&mut self, bytes: &[u8]) {
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         }
     }
 
-    pub(super) const fn value(self) -> u64 {
+    pub(crate) const fn value(self) -> u64 {
         self.0
     }
 }

@@ -160,6 +160,12 @@ impl SimWeb {
         self.inner.captive.set(captive);
     }
 
+    /// Whether somebody's page answers every plain request.
+    #[must_use]
+    pub fn is_captive(&self) -> bool {
+        self.inner.captive.get()
+    }
+
     /// Time to an answer.
     pub fn set_latency(&self, latency: Duration) {
         self.inner.latency.set(latency);

@@ -14,7 +14,10 @@ mod host;
 pub mod image;
 pub mod power;
 pub mod process;
+pub mod radio;
+mod radio_port;
 pub mod random;
+pub mod reboot;
 pub mod service;
 
 use std::{
@@ -31,7 +34,9 @@ pub use fetch::SimWeb;
 pub use files::SimFiles;
 pub use power::{Interruption, Reached};
 pub use process::SimProcesses;
+pub use radio::SimNetworks;
 pub use random::Random;
+pub use reboot::SimPower;
 pub use service::SimService;
 
 /// What the simulated device is, unless a test says otherwise.
@@ -52,6 +57,10 @@ pub struct SimBoard {
     pub service: SimService,
     /// Somebody at the device.
     pub console: SimConsole,
+    /// Links, profiles and the air.
+    pub networks: SimNetworks,
+    /// Switching it off and on.
+    pub power: SimPower,
     /// Chance.
     pub random: Rc<Random>,
     facts: Rc<RefCell<Facts>>,
@@ -73,8 +82,11 @@ impl SimBoard {
             hostname: "bench-robot".into(),
             boot_id: "boot-1".into(),
         };
+        let web = SimWeb::new(&clock);
         SimBoard {
-            web: SimWeb::new(&clock),
+            networks: SimNetworks::new(&clock, &web),
+            power: SimPower::new(&clock),
+            web,
             service: SimService::new(&clock),
             console: SimConsole::new(&clock),
             random: Rc::new(random),
@@ -104,9 +116,9 @@ impl SimBoard {
             fetch: Rc::new(fetch::FetchPort { web, disk, processes: processes.clone(), alive: alive.clone() }),
             processes: Rc::new(process::ProcessesPort { processes, alive: alive.clone() }),
             service: Rc::new(service::ServicePort { service: self.service.clone(), alive: alive.clone() }),
-            console: Rc::new(console::ConsolePort { console: self.console.clone(), alive }),
-            power: None,
-            networks: None,
+            console: Rc::new(console::ConsolePort { console: self.console.clone(), alive: alive.clone() }),
+            networks: radio_port::port(&self.networks, &alive),
+            power: Some(Rc::new(reboot::PowerPort { power: self.power.clone(), alive })),
             doorway: None,
             bluetooth: None,
             host: Rc::new(host::HostPort { facts: self.facts.borrow().clone() }),
@@ -145,6 +157,7 @@ impl SimBoard {
         self.clock.forget_sleepers();
         self.processes.agent_went();
         self.console.agent_went();
+        self.networks.agent_went();
     }
 
     /// The power goes and comes back. Every task of the agent must have been dropped already, or be dropped next.
@@ -152,6 +165,8 @@ impl SimBoard {
         self.end_life();
         self.files.lose_what_is_not_stable();
         self.processes.power_went();
+        self.networks.power_went();
+        self.power.take_due();
         self.clock.reboot();
         self.boots.set(self.boots.get() + 1);
         self.facts.borrow_mut().boot_id = format!("boot-{}", self.boots.get());

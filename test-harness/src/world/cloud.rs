@@ -270,7 +270,7 @@ impl SimCloud {
             return Err(unreachable("no answer in time"));
         }
         clock.sleep(latency).await;
-        if !web.is_online() {
+        if !web.is_online() || web.is_captive() {
             return Err(unreachable("no route to host"));
         }
         match mood.get() {

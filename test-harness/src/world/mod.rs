@@ -226,6 +226,17 @@ impl World {
         self.start();
     }
 
+    /// The machine reboots because the agent asked for it.
+    fn reboot(&mut self) {
+        self.chronicle.note("device reboots");
+        self.watcher.interrupted();
+        self.board.end_life();
+        self.life = None;
+        self.board.cut_power();
+        self.pass(BOOT_TAKES);
+        self.start();
+    }
+
     /// The agent is killed, and started again.
     pub fn kill_agent(&mut self) {
         self.chronicle.note("agent killed");
@@ -328,6 +339,9 @@ impl World {
 
     /// Starts the next life of an agent that ended by itself, if that is how it is meant.
     fn next_life(&mut self) {
+        if self.board.power.is_due() {
+            return self.reboot();
+        }
         let Some(words) = self.life.as_mut().and_then(Life::last_words) else { return };
         if words == HANDS_OVER {
             self.become_the_next();
@@ -362,7 +376,7 @@ impl World {
             if let Err(wrong) = watcher.look(&hands.board, &hands.cloud) {
                 panic!("{wrong}, after {:?}\n{}", hands.board.clock.elapsed(), hands.chronicle.tail(TAIL_LINES));
             }
-            !life.has_ended()
+            !life.has_ended() && !hands.board.power.is_due()
         })
     }
 }

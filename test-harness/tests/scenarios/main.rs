@@ -19,6 +19,7 @@ mod damaged_trust;
 mod disks_that_refuse;
 mod environment_waits_for_permission;
 mod maintenance_windows;
+mod networks;
 mod nonsense_from_the_cloud;
 mod nothing_delays_a_restart;
 mod one_download_at_a_time;

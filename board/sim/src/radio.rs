@@ -1,0 +1,626 @@
+//! A network manager, radios, cables and what is in the air, as the test likes.
+//!
+//! Owns what can be joined and how it goes: the right password or not, an address or none, internet, a login page or
+//! neither. One radio serves one thing at a time unless it can do both. Profiles lie on a disk that survives the agent
+//! and the power; those of the administrator are shown to nobody. What reaches the simulated web follows from the links.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    future::poll_fn,
+    net::Ipv4Addr,
+    rc::Rc,
+    task::{Poll, Waker},
+    time::Duration,
+};
+
+use board::network::{
+    Address, Hotspot, Internet, JoinError, Link, Links, Manager, Medium, Profile, Radio, Security, Seen, Ssid,
+};
+
+use crate::{SimWeb, clock::SimClock};
+
+/// Time to join a network, unless a test says otherwise.
+pub const JOIN_TAKES: Duration = Duration::from_secs(4);
+/// Time after which a radio has asked for a name in vain.
+pub const ASKING_TAKES: Duration = Duration::from_secs(10);
+/// Time after which a wrong password is known to be wrong.
+pub const REFUSAL_TAKES: Duration = Duration::from_secs(8);
+/// Time after which no address has come.
+pub const NO_ADDRESS_TAKES: Duration = Duration::from_secs(30);
+/// Time to listen to all channels.
+pub const SCAN_TAKES: Duration = Duration::from_secs(3);
+/// Time until phones can join a hotspot.
+pub const HOTSPOT_TAKES: Duration = Duration::from_secs(2);
+/// The network manager connects by itself this long after it could.
+pub const BY_ITSELF_AFTER: Duration = Duration::from_secs(5);
+
+/// What is behind a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Beyond {
+    /// The internet.
+    #[default]
+    Internet,
+    /// Nothing.
+    Nothing,
+    /// Somebody's login page.
+    Portal,
+}
+
+/// An access point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessPoint {
+    /// Its name.
+    pub ssid: Ssid,
+    /// What it asks for.
+    pub security: Security,
+    /// Its password, where it asks for one.
+    pub password: Option<String>,
+    /// 0 to 100.
+    pub signal: u8,
+    /// It does not say its name.
+    pub hidden: bool,
+    /// It gives addresses.
+    pub dhcp: bool,
+    /// What is behind it.
+    pub beyond: Beyond,
+    /// Its channel.
+    pub frequency_mhz: u32,
+}
+
+impl AccessPoint {
+    /// A healthy one with WPA2; an empty password makes it an open one.
+    ///
+    /// # Panics
+    /// When `name` is no name of a network.
+    #[must_use]
+    pub fn new(name: &str, password: &str) -> Self {
+        AccessPoint {
+            ssid: ssid(name),
+            security: if password.is_empty() { Security::Open } else { Security::Wpa2 },
+            password: Some(password.to_owned()).filter(|password| !password.is_empty()),
+            signal: 60,
+            hidden: false,
+            dhcp: true,
+            beyond: Beyond::Internet,
+            frequency_mhz: 2437,
+        }
+    }
+
+    fn refuses(&self, psk: Option<&str>) -> Option<JoinError> {
+        let unsuitable = |why: &str| JoinError::Unsuitable { ssid: self.ssid.clone(), why: why.to_owned() };
+        match self.security {
+            Security::Enterprise => Some(unsuitable("it asks for a user of an organization")),
+            Security::Wep => Some(unsuitable("WEP has been broken since 2001")),
+            Security::Open | Security::EnhancedOpen if psk.is_some() => {
+                Some(unsuitable("it is open, and a password was given"))
+            }
+            Security::Open | Security::EnhancedOpen => None,
+            Security::Wpa | Security::Wpa2 | Security::Wpa2Wpa3 | Security::Wpa3 => {
+                (psk != self.password.as_deref()).then(|| JoinError::WrongPassword(self.ssid.clone()))
+            }
+        }
+    }
+}
+
+/// A name of a network.
+///
+/// # Panics
+/// When it is none.
+#[must_use]
+pub fn ssid(name: &str) -> Ssid {
+    Ssid::new(name.as_bytes()).expect("a name has 1 to 32 bytes")
+}
+
+/// A socket for a cable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cable {
+    /// A cable is in it.
+    pub plugged: bool,
+    /// Somebody at the other end gives addresses.
+    pub dhcp: bool,
+    /// What is behind it.
+    pub beyond: Beyond,
+}
+
+/// How often what was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// The air was listened to.
+    pub scans: u64,
+    /// The agent asked to join something.
+    pub joins: u64,
+    /// A profile was written.
+    pub puts: u64,
+    /// A profile was removed.
+    pub removes: u64,
+    /// A hotspot was opened.
+    pub hotspots: u64,
+    /// Any call of the agent that is not for free.
+    pub calls: u64,
+}
+
+/// A link that is up.
+#[derive(Clone, Debug)]
+pub(crate) struct Up {
+    pub(crate) link: Link,
+    beyond: Beyond,
+    admin: Option<String>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) clock: SimClock,
+    web: SimWeb,
+    /// The agent's board has such a port at all.
+    pub(crate) exists: Cell<bool>,
+    manager: RefCell<Manager>,
+    /// The network manager checks by itself whether there is internet.
+    checks: Cell<bool>,
+    /// It connects by itself.
+    by_itself: Cell<bool>,
+    /// It is about to.
+    about_to: Cell<bool>,
+    radios: RefCell<BTreeMap<String, Radio>>,
+    points: RefCell<Vec<AccessPoint>>,
+    cables: RefCell<BTreeMap<String, Cable>>,
+    pub(crate) ours: RefCell<BTreeMap<String, Profile>>,
+    admins: RefCell<BTreeMap<String, Profile>>,
+    pub(crate) up: RefCell<BTreeMap<String, Up>>,
+    pub(crate) hotspot: RefCell<Option<Hotspot>>,
+    phones: Cell<u32>,
+    pub(crate) power_save: Cell<Option<bool>>,
+    pub(crate) country: RefCell<Option<String>>,
+    pub(crate) counts: Cell<Counts>,
+    join_takes: Cell<Duration>,
+    /// It refuses to store profiles, with these words.
+    pub(crate) refuses: RefCell<Option<String>>,
+    edition: Cell<u64>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
+/// The network manager and the air, as the test sees them.
+#[derive(Clone)]
+pub struct SimNetworks {
+    pub(crate) inner: Rc<Inner>,
+}
+
+impl SimNetworks {
+    pub(crate) fn new(clock: &SimClock, web: &SimWeb) -> Self {
+        SimNetworks {
+            inner: Rc::new(Inner {
+                clock: clock.clone(),
+                web: web.clone(),
+                exists: Cell::new(false),
+                manager: RefCell::new(Manager::Ready),
+                checks: Cell::new(false),
+                by_itself: Cell::new(true),
+                about_to: Cell::new(false),
+                radios: RefCell::default(),
+                points: RefCell::default(),
+                cables: RefCell::default(),
+                ours: RefCell::default(),
+                admins: RefCell::default(),
+                up: RefCell::default(),
+                hotspot: RefCell::default(),
+                phones: Cell::new(0),
+                power_save: Cell::new(None),
+                country: RefCell::default(),
+                counts: Cell::default(),
+                join_takes: Cell::new(JOIN_TAKES),
+                refuses: RefCell::default(),
+                edition: Cell::new(0),
+                waiting: RefCell::default(),
+            }),
+        }
+    }
+
+    /// From the next life on the device has a network manager; without a link the web cannot be reached.
+    pub fn install(&self) {
+        self.inner.exists.set(true);
+        self.moved();
+    }
+
+    /// The network manager comes, goes or is unusable. Its links stay: the kernel keeps them.
+    pub fn set_manager(&self, manager: Manager) {
+        self.inner.manager.replace(manager);
+        self.moved();
+    }
+
+    /// It restarts: away, and back after `time`; links stay.
+    pub fn restart_manager(&self, time: Duration) {
+        self.set_manager(Manager::Absent);
+        let again = self.clone();
+        self.inner.clock.happens_after(time, move || again.set_manager(Manager::Ready));
+    }
+
+    /// Whether it looks by itself for internet.
+    pub fn set_checks(&self, checks: bool) {
+        self.inner.checks.set(checks);
+        self.moved();
+    }
+
+    /// Whether it connects by itself to what it knows; on at first.
+    pub fn set_by_itself(&self, by_itself: bool) {
+        self.inner.by_itself.set(by_itself);
+        self.moved();
+    }
+
+    /// A WiFi device is plugged in. It can be an access point, at the same time as it joins another one only if `both`.
+    pub fn plug_radio(&self, interface: &str, both: bool) {
+        let radio = Radio { interface: interface.to_owned(), access_point: true, both, blocked: None };
+        self.inner.radios.borrow_mut().insert(interface.to_owned(), radio);
+        self.moved();
+    }
+
+    /// Changes a WiFi device, or takes it out.
+    pub fn change_radio(&self, interface: &str, change: impl FnOnce(&mut Radio)) {
+        let mut radios = self.inner.radios.borrow_mut();
+        change(radios.get_mut(interface).expect("only what is plugged in can be changed"));
+        drop(radios);
+        self.moved();
+    }
+
+    /// A WiFi device is taken out.
+    pub fn unplug_radio(&self, interface: &str) {
+        self.inner.radios.borrow_mut().remove(interface);
+        self.moved();
+    }
+
+    /// An access point begins to send, in place of one of the same name.
+    pub fn place(&self, point: AccessPoint) {
+        let mut points = self.inner.points.borrow_mut();
+        points.retain(|other| other.ssid != point.ssid);
+        points.push(point);
+        drop(points);
+        self.moved();
+    }
+
+    /// An access point is switched off.
+    pub fn silence(&self, name: &str) {
+        self.inner.points.borrow_mut().retain(|point| point.ssid != ssid(name));
+        self.moved();
+    }
+
+    /// Changes an access point.
+    pub fn change(&self, name: &str, change: impl FnOnce(&mut AccessPoint)) {
+        let mut points = self.inner.points.borrow_mut();
+        change(points.iter_mut().find(|point| point.ssid == ssid(name)).expect("only what sends can be changed"));
+        drop(points);
+        self.moved();
+    }
+
+    /// A socket for a cable, with what is in it.
+    pub fn cable(&self, interface: &str, cable: Cable) {
+        self.inner.cables.borrow_mut().insert(interface.to_owned(), cable);
+        self.moved();
+    }
+
+    /// A profile that the administrator has made.
+    pub fn by_admin(&self, profile: Profile) {
+        self.inner.admins.borrow_mut().insert(profile.key.clone(), profile);
+        self.moved();
+    }
+
+    /// The administrator's profiles as they are on the disk.
+    #[must_use]
+    pub fn admins(&self) -> Vec<Profile> {
+        self.inner.admins.borrow().values().cloned().collect()
+    }
+
+    /// The agent's profiles as they are on the disk.
+    #[must_use]
+    pub fn ours(&self) -> Vec<Profile> {
+        self.inner.ours.borrow().values().cloned().collect()
+    }
+
+    /// Somebody edits one of the agent's profiles by hand.
+    pub fn edit(&self, key: &str, change: impl FnOnce(&mut Profile)) {
+        change(self.inner.ours.borrow_mut().get_mut(key).expect("only what is there can be edited"));
+    }
+
+    /// It refuses to store profiles from now on, with these words.
+    pub fn refuse_profiles(&self, why: Option<&str>) {
+        self.inner.refuses.replace(why.map(str::to_owned));
+    }
+
+    /// Time to join a network.
+    pub fn set_join_takes(&self, time: Duration) {
+        self.inner.join_takes.set(time);
+    }
+
+    /// What is connected.
+    #[must_use]
+    pub fn links(&self) -> Vec<Link> {
+        self.inner.up.borrow().values().map(|up| up.link.clone()).collect()
+    }
+
+    /// The name of the network that WiFi is connected to.
+    #[must_use]
+    pub fn joined(&self) -> Option<String> {
+        self.links().into_iter().find_map(|link| Some(link.ssid?.to_string()))
+    }
+
+    /// The administrator's profile that is in use.
+    #[must_use]
+    pub fn admin_in_use(&self) -> Option<String> {
+        self.inner.up.borrow().values().find_map(|up| up.admin.clone())
+    }
+
+    /// The hotspot that phones see.
+    #[must_use]
+    pub fn hotspot(&self) -> Option<Hotspot> {
+        self.inner.hotspot.borrow().clone()
+    }
+
+    /// A phone tries to join the hotspot; says whether it could.
+    pub fn phone_joins(&self, password: &str) -> bool {
+        let joined = self.hotspot().is_some_and(|hotspot| hotspot.password.expose() == password);
+        self.inner.phones.set(self.inner.phones.get() + u32::from(joined));
+        joined
+    }
+
+    /// Phones in the hotspot.
+    #[must_use]
+    pub fn phones(&self) -> u32 {
+        self.inner.phones.get()
+    }
+
+    /// How often what was done.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.inner.counts.get()
+    }
+
+    /// Power save as the agent has set it.
+    #[must_use]
+    pub fn power_save(&self) -> Option<bool> {
+        self.inner.power_save.get()
+    }
+
+    /// Country as the agent has set it.
+    #[must_use]
+    pub fn country(&self) -> Option<String> {
+        self.inner.country.borrow().clone()
+    }
+
+    /// The agent is gone; everything else stays.
+    pub(crate) fn agent_went(&self) {
+        self.inner.waiting.borrow_mut().clear();
+    }
+
+    /// The power goes: links and hotspot with it.
+    pub(crate) fn power_went(&self) {
+        self.inner.up.borrow_mut().clear();
+        self.close_hotspot();
+        self.moved();
+    }
+
+    pub(crate) fn close_hotspot(&self) {
+        self.inner.hotspot.replace(None);
+        self.inner.phones.set(0);
+    }
+
+    pub(crate) fn manager(&self) -> Manager {
+        self.inner.manager.borrow().clone()
+    }
+
+    pub(crate) fn radio(&self, interface: Option<&str>) -> Option<Radio> {
+        let radios = self.inner.radios.borrow();
+        radios.values().find(|radio| interface.is_none_or(|name| radio.interface == name)).cloned()
+    }
+
+    pub(crate) fn snapshot(&self) -> Links {
+        let manager = self.manager();
+        if manager != Manager::Ready {
+            return Links { manager, ..Links::default() };
+        }
+        let beyond = |wanted| self.inner.up.borrow().values().any(|up| up.link.default_route && up.beyond == wanted);
+        let internet = match () {
+            () if !self.inner.checks.get() => Internet::Unknown,
+            () if beyond(Beyond::Internet) => Internet::Yes,
+            () if beyond(Beyond::Portal) => Internet::Portal,
+            () => Internet::No,
+        };
+        Links { manager, radios: self.inner.radios.borrow().values().cloned().collect(), links: self.links(), internet }
+    }
+
+    /// What a radio hears.
+    pub(crate) fn heard(&self) -> Vec<Seen> {
+        let points = self.inner.points.borrow();
+        let mut seen: Vec<Seen> = points
+            .iter()
+            .filter(|point| !point.hidden)
+            .map(|point| Seen {
+                ssid: point.ssid.clone(),
+                signal: point.signal,
+                security: point.security,
+                frequency_mhz: point.frequency_mhz,
+            })
+            .collect();
+        seen.sort_by_key(|seen| (std::cmp::Reverse(seen.signal), seen.ssid.clone()));
+        seen
+    }
+
+    /// How joining by this profile goes and how long that takes, as things are now.
+    pub(crate) fn attempt(&self, profile: &Profile) -> (Duration, Result<String, JoinError>) {
+        let takes = self.inner.join_takes.get();
+        match &profile.medium {
+            Medium::Wifi { ssid, psk, hidden } => {
+                let radio = match self.radio(profile.interface.as_deref()) {
+                    Some(radio) if radio.blocked.is_none() => radio,
+                    _ => {
+                        let gone = board::network::NetworkError::NoRadio(profile.interface.clone());
+                        return (Duration::from_millis(10), Err(gone.into()));
+                    }
+                };
+                let points = self.inner.points.borrow();
+                let found = points.iter().find(|point| point.ssid == *ssid && (!point.hidden || *hidden));
+                let Some(point) = found else { return (ASKING_TAKES, Err(JoinError::NotInRange(ssid.clone()))) };
+                if let Some(refusal) = point.refuses(psk.as_ref().map(|psk| psk.expose())) {
+                    return (REFUSAL_TAKES, Err(refusal));
+                }
+                if profile.address == Address::Auto && !point.dhcp {
+                    return (NO_ADDRESS_TAKES, Err(JoinError::NoAddress(ssid.to_string())));
+                }
+                (takes, Ok(radio.interface))
+            }
+            Medium::Wired => {
+                let cables = self.inner.cables.borrow();
+                let fits = |name: &&String| profile.interface.as_ref().is_none_or(|wanted| wanted == *name);
+                let Some(name) = cables.keys().find(fits) else {
+                    let named = profile.interface.clone().unwrap_or_else(|| "this device".to_owned());
+                    return (Duration::from_millis(10), Err(JoinError::NoCable(named)));
+                };
+                let cable = cables[name];
+                match () {
+                    () if !cable.plugged => (Duration::from_millis(10), Err(JoinError::NoCable(name.clone()))),
+                    () if profile.address == Address::Auto && !cable.dhcp => {
+                        (NO_ADDRESS_TAKES, Err(JoinError::NoAddress(name.clone())))
+                    }
+                    () => (Duration::from_secs(1), Ok(name.clone())),
+                }
+            }
+        }
+    }
+
+    /// The link comes up.
+    pub(crate) fn connect(&self, profile: &Profile, interface: &str, admin: bool) -> Link {
+        let ssid = match &profile.medium {
+            Medium::Wifi { ssid, .. } => Some(ssid.clone()),
+            Medium::Wired => None,
+        };
+        let beyond = self.beyond(ssid.as_ref(), interface);
+        let (address, default_route) = match profile.address {
+            Address::Auto => ((Ipv4Addr::new(192, 168, if ssid.is_some() { 1 } else { 7 }, 20), 24), true),
+            Address::Fixed(address, prefix) => ((address, prefix), profile.gateway.is_some()),
+        };
+        let link = Link {
+            interface: interface.to_owned(),
+            ssid,
+            key: (!admin).then(|| profile.key.clone()),
+            address: Some(address),
+            default_route,
+        };
+        let up = Up { link: link.clone(), beyond, admin: admin.then(|| profile.key.clone()) };
+        self.inner.up.borrow_mut().insert(interface.to_owned(), up);
+        self.moved();
+        link
+    }
+
+    fn beyond(&self, ssid: Option<&Ssid>, interface: &str) -> Beyond {
+        match ssid {
+            Some(ssid) => {
+                let points = self.inner.points.borrow();
+                points.iter().find(|point| point.ssid == *ssid).map_or(Beyond::Nothing, |point| point.beyond)
+            }
+            None => self.inner.cables.borrow().get(interface).map_or(Beyond::Nothing, |cable| cable.beyond),
+        }
+    }
+
+    pub(crate) fn disconnect(&self, which: impl Fn(&Link) -> bool) {
+        self.inner.up.borrow_mut().retain(|_, up| !which(&up.link));
+        self.moved();
+    }
+
+    /// Something is otherwise: links go that cannot stay, the web follows, and whoever watches is told.
+    pub(crate) fn moved(&self) {
+        let Inner { radios, points, cables, up, hotspot, web, .. } = &*self.inner;
+        if !self.inner.exists.get() {
+            return;
+        }
+        let stays = |up: &Up| match &up.link.ssid {
+            Some(ssid) => {
+                let radios = radios.borrow();
+                let radio = radios.get(&up.link.interface).filter(|radio| radio.blocked.is_none());
+                let taken = hotspot.borrow().as_ref().is_some_and(|hotspot| hotspot.interface == up.link.interface);
+                radio.is_some_and(|radio| radio.both || !taken)
+                    && points.borrow().iter().any(|point| point.ssid == *ssid)
+            }
+            None => cables.borrow().get(&up.link.interface).is_some_and(|cable| cable.plugged),
+        };
+        up.borrow_mut().retain(|_, up| stays(up));
+        let beyond: Vec<(String, Beyond)> = up
+            .borrow()
+            .values()
+            .map(|up| (up.link.interface.clone(), self.beyond(up.link.ssid.as_ref(), &up.link.interface)))
+            .collect();
+        for (interface, beyond) in beyond {
+            if let Some(up) = up.borrow_mut().get_mut(&interface) {
+                up.beyond = beyond;
+            }
+        }
+        if hotspot.borrow().as_ref().is_some_and(|hotspot| !radios.borrow().contains_key(&hotspot.interface)) {
+            self.close_hotspot();
+        }
+        let leads = |wanted| up.borrow().values().any(|up| up.link.default_route && up.beyond == wanted);
+        let (internet, portal) = (leads(Beyond::Internet), leads(Beyond::Portal));
+        web.set_online(internet || portal);
+        web.set_captive(portal && !internet);
+        self.inner.edition.set(self.inner.edition.get() + 1);
+        self.inner.waiting.take().into_iter().for_each(Waker::wake);
+        self.connect_by_itself();
+    }
+
+    /// The network manager's own doing: soon, the best profile for each idle device.
+    fn connect_by_itself(&self) {
+        if !self.inner.by_itself.get() || self.inner.about_to.replace(true) {
+            return;
+        }
+        let manager = self.clone();
+        self.inner.clock.happens_after(BY_ITSELF_AFTER, move || {
+            manager.inner.about_to.set(false);
+            if manager.manager() != Manager::Ready || !manager.inner.by_itself.get() {
+                return;
+            }
+            let of = |profiles: &RefCell<BTreeMap<String, Profile>>, admin: bool| -> Vec<(Profile, bool)> {
+                profiles.borrow().values().map(|profile| (profile.clone(), admin)).collect()
+            };
+            let mut known = of(&manager.inner.ours, false);
+            known.extend(of(&manager.inner.admins, true));
+            known.sort_by_key(|(profile, _)| std::cmp::Reverse(profile.priority));
+            for (profile, admin) in known {
+                // One that would fail is blocked after that, which is all that matters here.
+                let (_, Ok(interface)) = manager.attempt(&profile) else { continue };
+                let idle = !manager.inner.up.borrow().contains_key(&interface);
+                if idle && !manager.is_taken(&interface) {
+                    manager.connect(&profile, &interface, admin);
+                }
+            }
+        });
+    }
+
+    /// The radio is a hotspot and can be nothing else meanwhile.
+    pub(crate) fn is_taken(&self, interface: &str) -> bool {
+        let both = self.radio(Some(interface)).is_some_and(|radio| radio.both);
+        !both && self.hotspot().is_some_and(|hotspot| hotspot.interface == interface)
+    }
+
+    pub(crate) fn count(&self, what: impl FnOnce(&mut Counts)) {
+        let mut counts = self.inner.counts.get();
+        counts.calls += 1;
+        what(&mut counts);
+        self.inner.counts.set(counts);
+    }
+
+    pub(crate) async fn moves(&self) {
+        let before = self.inner.edition.get();
+        poll_fn(|context| {
+            if self.inner.edition.get() != before {
+                return Poll::Ready(());
+            }
+            self.inner.waiting.borrow_mut().push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// The best of the administrator's profiles that would be used.
+    pub(crate) fn known(&self) -> Option<Profile> {
+        let mut known = self.admins();
+        known.sort_by_key(|profile| std::cmp::Reverse(profile.priority));
+        known.into_iter().find(|profile| {
+            let in_use = self.admin_in_use().as_ref() == Some(&profile.key);
+            !in_use && matches!(self.attempt(profile), (_, Ok(interface)) if !self.is_taken(&interface))
+        })
+    }
+}

@@ -1,0 +1,191 @@
+//! The network manager as the agent of one life sees it. Wrong use is asserted here, as hardware would punish it.
+
+use std::{rc::Rc, time::Duration};
+
+use async_trait::async_trait;
+use board::network::{Hotspot, JoinError, Link, Links, Manager, Medium, NetworkError, Networks, Profile, Seen};
+
+use crate::{
+    power::Alive,
+    radio::{HOTSPOT_TAKES, SCAN_TAKES, SimNetworks},
+};
+
+/// Longest key of a profile, in bytes.
+const KEY_BYTES_MAX: usize = 128;
+/// Longest join, by the port's word.
+const JOIN_MAX: Duration = Duration::from_secs(60);
+/// Time of a call that does nothing long.
+const CALL_TAKES: Duration = Duration::from_millis(20);
+
+pub(crate) struct NetworksPort {
+    pub(crate) networks: SimNetworks,
+    pub(crate) alive: Alive,
+}
+
+impl NetworksPort {
+    /// Waits for `takes`; fails when the network manager is not there, before or after.
+    async fn call(&self, takes: Duration) -> Result<(), NetworkError> {
+        self.alive.or_for_ever().await;
+        self.is_there()?;
+        self.networks.inner.clock.sleep(takes).await;
+        self.alive.or_for_ever().await;
+        self.is_there()
+    }
+
+    fn is_there(&self) -> Result<(), NetworkError> {
+        match self.networks.manager() {
+            Manager::Ready => Ok(()),
+            Manager::Absent => Err(NetworkError::Absent("it is not running".to_owned())),
+            Manager::Unusable(why) => Err(NetworkError::Absent(why)),
+        }
+    }
+
+    async fn connect(&self, profile: &Profile, admin: bool) -> Result<Link, JoinError> {
+        self.call(CALL_TAKES).await?;
+        let networks = &self.networks;
+        let (takes, first) = networks.attempt(profile);
+        assert!(takes <= JOIN_MAX, "a join takes at most {JOIN_MAX:?}");
+        if let Ok(interface) = &first {
+            // One connection per device: the old one ends when the new one begins, and so does a hotspot in its way.
+            if networks.is_taken(interface) {
+                networks.close_hotspot();
+            }
+            networks.disconnect(|link| link.interface == *interface);
+        }
+        self.call(takes).await?;
+        // What it found at the beginning may have gone meanwhile.
+        let (_, last) = networks.attempt(profile);
+        let interface = first.and(last)?;
+        Ok(networks.connect(profile, &interface, admin))
+    }
+}
+
+fn check(profile: &Profile) {
+    let Profile { key, medium, priority, .. } = profile;
+    assert!(!key.is_empty() && key.len() <= KEY_BYTES_MAX && !key.contains(char::is_control), "{key:?} is no key");
+    assert!((-999..=999).contains(priority), "{key}: priority {priority}");
+    if let Medium::Wifi { psk: Some(psk), .. } = medium {
+        let hexadecimal = psk.len() == 64 && psk.expose().bytes().all(|byte| byte.is_ascii_hexdigit());
+        assert!(hexadecimal || (8..=63).contains(&psk.len()), "{key}: a password of {} bytes", psk.len());
+    }
+}
+
+#[async_trait(?Send)]
+impl Networks for NetworksPort {
+    fn links(&self) -> Links {
+        self.networks.snapshot()
+    }
+
+    async fn changed(&self) {
+        self.alive.or_for_ever().await;
+        let before = self.networks.snapshot();
+        while self.networks.snapshot() == before {
+            self.networks.moves().await;
+            self.alive.or_for_ever().await;
+        }
+    }
+
+    async fn profiles(&self) -> Result<Vec<Profile>, NetworkError> {
+        self.networks.count(|_| ());
+        self.call(CALL_TAKES).await?;
+        Ok(self.networks.ours())
+    }
+
+    async fn put(&self, profile: &Profile) -> Result<(), NetworkError> {
+        check(profile);
+        self.networks.count(|counts| counts.puts += 1);
+        self.call(CALL_TAKES).await?;
+        if let Some(why) = &*self.networks.inner.refuses.borrow() {
+            return Err(NetworkError::Refused(why.clone()));
+        }
+        self.networks.inner.ours.borrow_mut().insert(profile.key.clone(), profile.clone());
+        self.networks.moved();
+        Ok(())
+    }
+
+    async fn remove(&self, key: &str) -> Result<(), NetworkError> {
+        self.networks.count(|counts| counts.removes += 1);
+        self.call(CALL_TAKES).await?;
+        self.networks.inner.ours.borrow_mut().remove(key);
+        self.networks.disconnect(|link| link.key.as_deref() == Some(key));
+        Ok(())
+    }
+
+    async fn join(&self, key: &str) -> Result<Link, JoinError> {
+        self.networks.count(|counts| counts.joins += 1);
+        self.is_there()?;
+        let profile = self.networks.inner.ours.borrow().get(key).cloned();
+        let profile = profile.unwrap_or_else(|| panic!("{key:?} is none of the agent's profiles"));
+        self.connect(&profile, false).await
+    }
+
+    async fn join_known(&self) -> Result<bool, JoinError> {
+        self.networks.count(|_| ());
+        self.call(CALL_TAKES).await?;
+        match self.networks.known() {
+            Some(profile) => self.connect(&profile, true).await.map(|_| true),
+            None => Ok(false),
+        }
+    }
+
+    async fn scan(&self, interface: Option<&str>, fresh: bool) -> Result<Vec<Seen>, NetworkError> {
+        self.networks.count(|counts| counts.scans += u64::from(fresh));
+        let radio = self.networks.radio(interface);
+        let radio = radio.ok_or_else(|| NetworkError::NoRadio(interface.map(str::to_owned)))?;
+        if let Some(why) = radio.blocked {
+            return Err(NetworkError::Refused(why));
+        }
+        self.call(if fresh { SCAN_TAKES } else { CALL_TAKES }).await?;
+        Ok(self.networks.heard())
+    }
+
+    async fn open_hotspot(&self, hotspot: &Hotspot) -> Result<(), NetworkError> {
+        assert!((8..=63).contains(&hotspot.password.len()), "a password of {} bytes", hotspot.password.len());
+        assert!((1..=13).contains(&hotspot.channel), "channel {} of the 2.4 GHz band", hotspot.channel);
+        let (address, prefix) = hotspot.address;
+        let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
+        for (other, length) in self.networks.links().into_iter().filter_map(|link| link.address) {
+            let mask = mask & u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
+            let apart = u32::from(address) & mask != u32::from(other) & mask;
+            let own = self.networks.links().iter().any(|link| link.interface == hotspot.interface);
+            assert!(apart || own, "the hotspot's {address}/{prefix} lies in {other}/{length}");
+        }
+        self.networks.count(|counts| counts.hotspots += 1);
+        let radio = self.networks.radio(Some(&hotspot.interface));
+        let radio = radio.ok_or_else(|| NetworkError::NoRadio(Some(hotspot.interface.clone())))?;
+        if let Some(why) = radio.blocked.or_else(|| (!radio.access_point).then(|| "it joins only".to_owned())) {
+            return Err(NetworkError::Refused(why));
+        }
+        self.call(HOTSPOT_TAKES).await?;
+        self.networks.inner.hotspot.replace(Some(hotspot.clone()));
+        self.networks.moved();
+        Ok(())
+    }
+
+    async fn close_hotspot(&self) -> Result<(), NetworkError> {
+        self.networks.count(|_| ());
+        self.call(CALL_TAKES).await?;
+        self.networks.close_hotspot();
+        self.networks.moved();
+        Ok(())
+    }
+
+    async fn set_power_save(&self, on: Option<bool>) -> Result<bool, NetworkError> {
+        self.networks.count(|_| ());
+        self.call(CALL_TAKES).await?;
+        Ok(self.networks.inner.power_save.replace(on) != on)
+    }
+
+    async fn set_country(&self, country: Option<&str>) -> Result<(), NetworkError> {
+        self.networks.count(|_| ());
+        self.call(CALL_TAKES).await?;
+        self.networks.inner.country.replace(country.map(str::to_owned));
+        Ok(())
+    }
+}
+
+/// The port, when the device has one.
+pub(crate) fn port(networks: &SimNetworks, alive: &Alive) -> Option<Rc<dyn Networks>> {
+    let port = || -> Rc<dyn Networks> { Rc::new(NetworksPort { networks: networks.clone(), alive: alive.clone() }) };
+    networks.inner.exists.get().then(port)
+}
