@@ -3,6 +3,8 @@
 #   make sandbox   the main job on this machine: fleet server, agent, machine server (ARGS="--help" for more)
 #   make test      every test that needs neither root nor a network
 #   make clients   existing client libraries, unmodified, call every operation of a real server; fetches them once
+#   make portal    the page behind the hotspot on this machine, with a device that is only played (ARGS="--leaves")
+#   make look      the same in a real browser of a phone's size: what a person can do, pictures in target/portal
 #   make check     formatting, lints, licences and bans
 #   make bench     speed and memory, as ratios to limits measured in the same run; appended to docs/benchmarks.md
 #   make swarm     10,000 simulated days of devices with faults, and a million random configurations (ARGS="--days 100")
@@ -17,7 +19,7 @@ CARGO ?= cargo
 ARGS ?=
 KILLS ?= 500
 
-.PHONY: help sandbox test lab check fmt clippy deny bench swarm build programs needs docs kills clients
+.PHONY: help sandbox test lab check fmt clippy deny bench swarm build programs needs docs kills clients portal look
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -46,6 +48,14 @@ lab:
 # The libraries stay in a folder of their own beside what cargo builds, under the digest of what is wanted of them.
 clients: needs
 	@packaging/clients.sh
+
+portal: needs
+	@$(CARGO) run --quiet --package test-harness --example portal -- $(ARGS)
+
+# Needs node and a Chromium (CHROMIUM names another one).
+look: needs
+	@$(CARGO) build --quiet --package test-harness --example portal
+	@node test-harness/portal/look.mjs "$${CARGO_TARGET_DIR:-target}/debug/examples/portal" "$${CARGO_TARGET_DIR:-target}/portal"
 
 check: fmt clippy deny
 

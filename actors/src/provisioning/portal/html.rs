@@ -14,6 +14,9 @@ const SCRIPT: &str = include_str!("page.js");
 /// Half of the 30 KB that a page may have; the rest is for the list of networks.
 const _: () = assert!(PAGE.len() + STYLE.len() + SCRIPT.len() <= 16 * 1024);
 
+/// Networks that are shown at once, so that the password is not far below them; the weaker ones are folded away.
+const NEAR: usize = 8;
+
 /// Text as text.
 struct Plain<'a>(&'a str);
 
@@ -85,6 +88,8 @@ pub(super) struct View<'a> {
     pub(super) typed: Typed,
     /// A sentence about what was just done.
     pub(super) notice: Option<&'static str>,
+    /// The visitor wants another network although this one works.
+    pub(super) again: bool,
 }
 
 /// The device is where it is wanted, and knows who it is.
@@ -159,7 +164,7 @@ impl View<'_> {
             } else {
                 "The hotspot closes while the device tries the network. It comes back with the reason if that fails."
             }),
-            "busy" if is_trying(self.welcome) => to.write_str("disabled"),
+            "mood" => to.write_str(self.mood()),
             "complaints" => self.complaints(to),
             "about" => self.about(to),
             _ => Ok(()),
@@ -170,10 +175,11 @@ impl View<'_> {
     pub(super) fn state(&self) -> Vec<u8> {
         let Self { token, problem, .. } = self;
         let mut json = format!(
-            "{{\"token\":{},\"phase\":{},\"done\":{},\"status\":{},\"networks\":{}",
+            "{{\"token\":{},\"phase\":{},\"mood\":{},\"identity\":{},\"status\":{},\"networks\":{}",
             quoted(token),
             quoted(self.phase()),
-            is_done(self.welcome),
+            quoted(self.mood()),
+            self.welcome.identity != IdentityDoor::Shut,
             quoted(&self.status()),
             quoted(&self.networks()),
         );
@@ -194,6 +200,16 @@ impl View<'_> {
             Some(Attempt { result: Result::Trying, .. }) => "trying",
             Some(Attempt { result: Result::Joined { .. }, .. }) => "joined",
             Some(Attempt { result: Result::Failed(_), .. }) => "failed",
+        }
+    }
+
+    /// What the visitor is shown beside the status: the form is not for who waits, nor for who is done.
+    fn mood(&self) -> &'static str {
+        match () {
+            () if self.problem.is_some() => "",
+            () if is_trying(self.welcome) => "trying",
+            () if is_done(self.welcome) && !self.again => "done",
+            () => "",
         }
     }
 
@@ -225,7 +241,9 @@ impl View<'_> {
                         (true, false) => "It is online. You can close this page.",
                         (false, false) => "It has not reached the internet yet.",
                     };
-                    let next = format!("{}{next}", address.unwrap_or_default());
+                    let again =
+                        if is_done(self.welcome) { "<br><a href=\"/?again\">Choose another network</a>" } else { "" };
+                    let next = format!("{}{next}{again}", address.unwrap_or_default());
                     card("ok", &format!("The device is connected to {}", Name(ssid)), &next)
                 }
                 Result::Failed(reason) => card(
@@ -270,6 +288,12 @@ impl View<'_> {
         let mut list = String::new();
         for (number, Seen { ssid, signal, security, .. }) in self.welcome.networks.iter().enumerate() {
             let value = value(ssid);
+            if number == NEAR {
+                let far = self.welcome.networks.iter().skip(NEAR);
+                let open = far.into_iter().any(|seen| self::value(&seen.ssid) == preferred);
+                list.push_str(if open { "<details open>" } else { "<details>" });
+                list.push_str("<summary>More networks</summary>");
+            }
             let checked = if value == preferred { " checked" } else { "" };
             let (words, possible) = security_in_words(*security);
             let state = match possible {
@@ -293,6 +317,9 @@ impl View<'_> {
                 Name(ssid),
             );
         }
+        if self.welcome.networks.len() > NEAR {
+            list.push_str("</details>");
+        }
         if list.is_empty() {
             list.push_str("<p class=\"hint\">No network was heard yet. Look again, or type the name.</p>");
         }
@@ -303,13 +330,13 @@ impl View<'_> {
         let (open, close, why) = match self.welcome.identity {
             IdentityDoor::Shut => return Ok(()),
             IdentityDoor::Wanted => (
-                "<section aria-labelledby=\"h2\"><h2 id=\"h2\">Credentials of this machine</h2>",
+                "<section id=\"who\" aria-labelledby=\"h2\"><h2 id=\"h2\">Credentials of this machine</h2>",
                 "</section>",
                 "This device does not know yet who it is. Paste the credentials that your fleet server shows for the \
                  machine, or choose the file.",
             ),
             IdentityDoor::Open => (
-                "<details><summary>Make it another machine</summary>",
+                "<details id=\"who\"><summary>Make it another machine</summary>",
                 "</details>",
                 "This device is set up already. Credentials given here replace the ones that it has.",
             ),

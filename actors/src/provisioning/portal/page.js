@@ -23,18 +23,21 @@ for(i=0;i<t.length;i++)t[i].value=r.token;
 if(s.innerHTML!==r.status&&s.getAttribute('data-text')!==r.status){s.innerHTML=r.status;s.setAttribute('data-text',r.status)}
 if(l.getAttribute('data-text')!==r.networks){
 var value=c&&c.value,inside=l.contains(d.activeElement);
+i=l.querySelector('details[open]');
 l.innerHTML=r.networks;
+if(i&&l.querySelector('details'))l.querySelector('details').open=true;
 l.setAttribute('data-text',r.networks);
 t=l.querySelectorAll('input');
 for(i=0;i<t.length;i++)if(t[i].value===value){t[i].checked=true;if(inside)t[i].focus()}
 secret();
 }
-$('go').disabled=r.phase==='trying';
+$('status').parentNode.className=w.location.search==='?again'&&r.mood==='done'?'':r.mood;
+if(!r.identity&&$('who'))$('who').parentNode.removeChild($('who'));
 if(r.phase!=='trying'&&!ready){
 ready=true;
 s.scrollIntoView();
 ask('POST','/seen',token(),function(){});
-if(r.done)w.setTimeout(function(){w.location.replace('/?done')},6000);
+if(r.mood==='done')w.setTimeout(function(){w.location.replace('/?done')},6000);
 }
 if(r.phase==='trying')ready=false;
 }
@@ -76,6 +79,7 @@ go.disabled=false;
 if(!r)return problem('The device did not answer. Is this phone still on its hotspot?');
 if(r.problem)return problem(r.problem,r.field);
 $('password').value='';
+if($('who')){$('credentials').value='';$('file').value=''}
 ready=false;
 show(r);
 $('status').scrollIntoView();

@@ -117,6 +117,7 @@ impl<'a> View<'a> {
             problem: None,
             typed: Typed::default(),
             notice: None,
+            again: asked.request.target.ends_with("?again"),
         }
     }
 }

@@ -47,10 +47,17 @@ fn everything_is_on_it() {
     assert!(shut.contains("only the network can be changed here"));
     let open = page(&Welcome { has_identity: true, identity: IdentityDoor::Open, ..welcome() });
     assert!(open.contains("Make it another machine") && open.contains("name=\"credentials\""));
+    let many = |chosen: &str| Welcome {
+        networks: (0..12).map(|n| seen(&format!("n{n}"), 50, Security::Wpa2)).collect(),
+        attempt: Some(Attempt { number: 1, ssid: ssid(chosen), result: Outcome::Failed("no".into()) }),
+        ..welcome()
+    };
+    assert!(page(&many("n7")).contains("<details><summary>More networks"));
+    assert!(page(&many("n11")).contains("<details open><summary>More networks"), "what is chosen is not folded away");
     assert!(page(&Welcome { networks: Rc::from([]), ..welcome() }).contains("No network was heard yet"));
     for name in html::placeholders() {
         let known =
-            ["css", "js", "refresh", "problem", "other", "name", "invalid-name", "invalid-password", "enctype", "busy"];
+            ["css", "js", "refresh", "problem", "other", "name", "invalid-name", "invalid-password", "enctype", "mood"];
         let shown = page(&welcome()) != page(&Welcome::default());
         assert!(known.contains(&name) || shown, "{name}");
     }
@@ -109,6 +116,17 @@ fn how_an_attempt_stands_is_said_in_words() {
         }
         let trying = title.contains("leaves") || title.contains("Connecting");
         assert_eq!(page(&welcome).contains("http-equiv=\"refresh\""), trying, "without script it looks again: {title}");
+    }
+    // Who waits and who is done sees no form; who is done may have it back.
+    let again = body(&portal().answer(&get("/?again"), &done(), &anything).response);
+    for (text, mood) in [
+        (page(&welcome()), ""),
+        (page(&result(Outcome::Trying, true)), "trying"),
+        (page(&result(joined(), true)), ""),
+        (page(&done()), "done"),
+        (again, ""),
+    ] {
+        assert!(text.contains(&format!("<main class=\"{mood}\">")), "{mood}");
     }
     // What did not work is chosen again, so that only the password is to be typed.
     let failed = result(Outcome::Failed("no".into()), true);
