@@ -103,7 +103,7 @@ macro_rules! operations {
             context: &Context,
             path: &str,
             caller: Caller,
-            incoming: Incoming,
+            incoming: &mut Incoming,
         ) -> Result<Vec<u8>, Refusal> {
             $($(operations!(
                 @upload $kind $audience context path caller incoming,

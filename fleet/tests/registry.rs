@@ -506,6 +506,30 @@ async fn an_upload_is_kept_as_a_whole_or_not_at_all() {
 }
 
 #[tokio::test]
+async fn over_http_1_a_refusal_is_heard_by_who_sends_everything_first() {
+    let world = World::new().await;
+    let owner = world.owner("Acme").await;
+    // More than the buffers of both ends hold, for a module that is not there.
+    let file = vec![7; 16 << 20];
+    let framed = |message: Bytes| [&[0], &u32::try_from(message.len()).unwrap().to_be_bytes()[..], &message].concat();
+    let body = [framed(about(info("acme:none", "1.0.0", "any"))), framed(bytes(&file))].concat();
+    let head = format!(
+        "POST {UPLOAD} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/grpc-web+proto\r\n\
+         Authorization: {}\r\nContent-Length: {}\r\n\r\n",
+        bearer(&owner.client),
+        body.len()
+    );
+    let mut stream = TcpStream::connect(world.server.address).await.unwrap();
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(&body).await.expect("all of it is taken");
+    let mut said = Vec::new();
+    tokio::time::timeout(PATIENCE, stream.read_to_end(&mut said)).await.unwrap().unwrap();
+    let said = String::from_utf8_lossy(&said).to_lowercase();
+    assert!(said.contains("grpc-status: 5") || said.contains("grpc-status:5"), "{said}");
+    world.end().await;
+}
+
+#[tokio::test]
 async fn a_store_that_fails_is_told_and_recovers_by_itself() {
     let world = World::new().await;
     let owner = world.owner("Acme").await;

@@ -1,7 +1,7 @@
 //! Calls that bring a large file: the body goes to the operation as it arrives, and the answer is framed here.
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response, header};
+use http::{HeaderMap, HeaderValue, Request, Response, Version, header};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use tonic::{Status, body::Body};
@@ -9,11 +9,17 @@ use tonic::{Status, body::Body};
 use crate::{authn::Caller, context::Context, operations, upload::Incoming};
 
 pub(super) async fn answer(context: &Context, caller: Caller, request: Request<Body>) -> Response<Body> {
-    let path = request.uri().path().to_owned();
-    let incoming = Incoming::new(request.into_body(), caller.clone());
-    match operations::upload(context, &path, caller, incoming).await {
+    let (path, version) = (request.uri().path().to_owned(), request.version());
+    let mut incoming = Incoming::new(request.into_body(), caller.clone());
+    match operations::upload(context, &path, caller, &mut incoming).await {
         Ok(reply) => replied(&reply),
-        Err(refusal) => Status::from(refusal).into_http(),
+        Err(refusal) => {
+            // HTTP/2 ends a request that nobody reads on with a word of its own.
+            if version < Version::HTTP_2 {
+                incoming.drain().await;
+            }
+            Status::from(refusal).into_http()
+        }
     }
 }
 

@@ -38,7 +38,7 @@ const TAGS_MAX: usize = 50;
 pub async fn upload(
     context: &Context,
     caller: Caller,
-    mut incoming: Incoming,
+    incoming: &mut Incoming,
 ) -> Result<UploadModuleFileResponse, Refusal> {
     let Some(Piece::Info(info)) = incoming.next().await? else {
         return Err(Refusal::invalid("module_file_info", "comes first, and then the file"));
@@ -86,7 +86,7 @@ async fn referred(
 }
 
 /// Everything that comes, into the artifact store: (digest, length).
-async fn taken_in(context: &Context, mut incoming: Incoming) -> Result<(String, u64), Refusal> {
+async fn taken_in(context: &Context, incoming: &mut Incoming) -> Result<(String, u64), Refusal> {
     let mut artifact = context.artifacts.begin().await?;
     let mut sum = digest::Context::new(&digest::SHA256);
     let (mut length, mut chunk) = (0_u64, BytesMut::with_capacity(UPLOAD_CHUNK_BYTES));

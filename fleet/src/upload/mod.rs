@@ -17,7 +17,7 @@ use frames::{Frames, Wrong};
 
 use crate::{
     authn::Caller,
-    limits::{UPLOAD_IDLE_MAX, UPLOAD_INFO_BYTES_MAX},
+    limits::{UPLOAD_BYTES_MAX, UPLOAD_IDLE_MAX, UPLOAD_INFO_BYTES_MAX},
     refusal::Refusal,
 };
 
@@ -52,6 +52,22 @@ impl Incoming {
                 }
             }
         }
+    }
+
+    /// Takes what still comes and forgets it. Clients of HTTP/1.1 send all before they read: if they were not listened to
+    /// to the end, they would learn that the connection broke and not why.
+    pub async fn drain(&mut self) {
+        let rest = async {
+            let mut passed = 0;
+            while passed < UPLOAD_BYTES_MAX {
+                match self.body.frame().await {
+                    Some(Ok(frame)) => passed += frame.data_ref().map_or(0, |bytes| bytes.len() as u64),
+                    Some(Err(_)) | None => return,
+                }
+            }
+        };
+        // Whoever needs longer than this is cut off; the bytes are of no use to anybody.
+        let _ = tokio::time::timeout(UPLOAD_IDLE_MAX, rest).await;
     }
 
     async fn more(&mut self) -> Result<Option<Bytes>, Refusal> {
