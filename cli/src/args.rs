@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use crate::commands::{audit, fragment, key, location, login, machine, organization, part};
+use crate::commands::{app, audit, fragment, key, location, login, machine, module, organization, part, registry};
 
 /// Commands for machines, their parts and what runs on them.
 #[derive(Parser)]
@@ -65,6 +65,15 @@ pub(crate) enum Noun {
     /// Fragments: configuration that machines share
     #[command(subcommand)]
     Fragment(fragment::Verb),
+    /// Modules: programs that machines run
+    #[command(subcommand)]
+    Module(module::Verb),
+    /// Registry items of every kind: modules, models, training scripts, archives
+    #[command(subcommand)]
+    Registry(registry::Verb),
+    /// Web applications that modules bring
+    #[command(subcommand)]
+    App(app::Verb),
     /// API keys
     #[command(subcommand)]
     Key(key::Verb),

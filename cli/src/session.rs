@@ -2,12 +2,12 @@
 //!
 //! Never mixes the two: a key goes only to the server that it was given for.
 
-use std::{env, path::PathBuf};
+use std::{env, io, path::PathBuf};
 
 use api::{
     Secret, brand,
     client::{Address, CallOptions, Client, Credentials, Stream, Tls, Trust},
-    method::{ServerStream, Unary},
+    method::{ClientStream, ServerStream, Unary},
 };
 use prost::Message;
 
@@ -66,6 +66,22 @@ impl Session {
         R: Message + Default,
     {
         self.client.server_stream(method, request, options).map_err(Failure::call(doing))
+    }
+}
+
+impl Session {
+    /// Many messages for one answer, as long as it takes: said once.
+    pub(crate) fn send<Q, R>(
+        &self,
+        doing: &'static str,
+        method: ClientStream<Q, R>,
+        messages: impl IntoIterator<Item = io::Result<Q>>,
+    ) -> Result<R, Failure>
+    where
+        Q: Message,
+        R: Message + Default,
+    {
+        self.client.client_stream(method, messages, CallOptions::lasting()).map_err(Failure::call(doing))
     }
 }
 

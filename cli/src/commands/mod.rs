@@ -1,5 +1,6 @@
 //! One file per noun; a verb reads as: find what is meant, ask or change, show.
 
+pub(crate) mod app;
 pub(crate) mod audit;
 pub(crate) mod config;
 pub(crate) mod fragment;
@@ -8,9 +9,13 @@ pub(crate) mod location;
 pub(crate) mod login;
 pub(crate) mod logs;
 pub(crate) mod machine;
+pub(crate) mod module;
+mod module_meta;
 pub(crate) mod organization;
 pub(crate) mod part;
+pub(crate) mod registry;
 pub(crate) mod status;
+mod upload;
 
 use std::{
     fs,
@@ -41,6 +46,9 @@ pub(crate) fn run(args: Args, output: &mut Output) -> Result<(), Failure> {
         Noun::Machine(verb) => machine::run(&Session::open(global)?, verb, output),
         Noun::Part(verb) => part::run(&Session::open(global)?, verb, output),
         Noun::Fragment(verb) => fragment::run(&Session::open(global)?, verb, output),
+        Noun::Module(verb) => module::run(&Session::open(global)?, verb, output),
+        Noun::Registry(verb) => registry::run(&Session::open(global)?, verb, output),
+        Noun::App(verb) => app::run(&Session::open(global)?, &verb, output),
         Noun::Key(verb) => key::run(&Session::open(global)?, verb, output),
         Noun::Audit(verb) => audit::run(&Session::open(global)?, verb, output),
         Noun::Config(ConfigVerb::Check { file, defaults }) => config::check_file(&file, defaults, output),

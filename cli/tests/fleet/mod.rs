@@ -2,6 +2,8 @@
 
 #![allow(unreachable_pub, reason = "a module of a test, not of a library")]
 
+mod registry;
+
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex},
@@ -45,6 +47,7 @@ pub struct State {
     pub status: Option<fleet::DeviceStatus>,
     pub audit: Vec<fleet::AuditEvent>,
     pub fragments: Vec<app::Fragment>,
+    pub registry: registry::Registry,
     /// Operations that are refused with this code.
     pub refused: Option<(&'static str, i32)>,
 }
@@ -232,6 +235,7 @@ fn serve(state: &mut State, request: &Request, line: &mut dyn Line) {
         "GetFragment" => {
             reply(line, &app::GetFragmentResponse { fragment: state.fragments.first().cloned(), ..Default::default() })
         }
+        other if registry::serve(&mut state.registry, other, request, line) => {}
         other => trailers_only(line, 12, &format!("{other}%20is%20not%20offered")),
     }
 }
