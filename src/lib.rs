@@ -15,6 +15,7 @@ pub mod hand_over;
 pub mod identity;
 #[cfg(target_os = "linux")]
 pub mod install;
+pub mod keys;
 pub mod launcher;
 pub mod lock;
 pub mod logger;

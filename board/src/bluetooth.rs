@@ -46,8 +46,11 @@ impl fmt::Debug for Uuid {
 pub struct Allows {
     /// Reading.
     pub read: bool,
-    /// Writing, with and without response, long values in pieces.
+    /// Writing, long values in pieces. The phone is told whether it was taken.
     pub write: bool,
+    /// Writing without an answer too. BlueZ then tells a phone that asks for one that its write was taken, whatever becomes
+    /// of it.
+    pub write_unanswered: bool,
     /// Being told of changes.
     pub notify: bool,
 }

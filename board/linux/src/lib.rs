@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::string_slice, clippy::unreachable))]
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unwrap_used))]
 
+pub mod bluez;
 pub mod bus;
 pub mod clock;
 pub mod console;
@@ -40,6 +41,8 @@ pub struct Pieces {
     pub bus: Rc<bus::Bus>,
     /// Links, profiles and the radio.
     pub networks: Rc<network_manager::NetworkManager>,
+    /// Bluetooth LE.
+    pub bluetooth: Rc<bluez::Bluez>,
     /// Switching the machine off and on.
     pub power: Rc<power::LinuxPower>,
 }
@@ -78,6 +81,7 @@ pub fn connect(executor: &Rc<LocalExecutor<'static>>, run_folder: &Path, brand: 
     let networks = network_manager::NetworkManager::new(executor, Rc::clone(&clock) as _, Rc::clone(&bus), brand);
     Ok(Pieces {
         networks: Rc::new(networks),
+        bluetooth: Rc::new(bluez::Bluez::new(executor, Rc::clone(&clock) as _, Rc::clone(&bus))),
         power: Rc::new(power::LinuxPower::new(Rc::clone(&bus))),
         bus,
         clock,

@@ -185,8 +185,11 @@ pub fn service(group: Group) -> Service {
     let characteristics = TABLE.iter().filter(|row| row.group == group).map(|row| Characteristic {
         uuid: row.uuid,
         allows: match row.role {
-            Role::Shows(_, notify) => Allows { read: true, write: false, notify },
-            Role::Takes(_) => Allows { read: false, write: true, notify: false },
+            Role::Shows(_, notify) => Allows { read: true, notify, ..Allows::default() },
+            // Existing apps may write either way. What is wrong they read from `errors`, or from Improv's own error.
+            Role::Takes(_) => {
+                Allows { write: true, write_unanswered: row.group != Group::Channel, ..Allows::default() }
+            }
         },
     });
     Service { uuid: group.uuid(), characteristics: characteristics.collect() }

@@ -38,8 +38,13 @@ const UNLOCKED: Duration = Duration::from_secs(120);
 /// Most that one write can mean: who the device is, its network, and that this was all.
 pub const VISITS_MAX: usize = 3;
 
+/// Said of every value that is not sealed as it should be, whatever it is.
+const UNOPENED: &str = "a value could not be opened: is the password of this device's hotspot right?";
+/// Said of an identity that is not wanted.
+const KEEPS_IDENTITY: &str = "this device has an identity and keeps it";
+
 /// What the configuration says of this door.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Name in the advertisement.
     pub name: String,
@@ -276,11 +281,14 @@ impl Session {
             Err(Refused::Full) => return Err(WriteRefused::Busy),
             Err(Refused::Wrong) => {
                 self.limit.wrong(now);
+                // The same for everything that can be wrong; where BlueZ gives no answer, this is the answer.
+                self.mistyped = Some(UNOPENED.to_owned());
                 return Err(WriteRefused::Invalid);
             }
         };
         let identity = matches!(value, Value::PartId | Value::Secret | Value::ApiKey) && !plain.is_empty();
         if identity && self.welcome.identity == IdentityDoor::Shut {
+            self.mistyped = Some(KEEPS_IDENTITY.to_owned());
             return Err(WriteRefused::NotAuthorized);
         }
         let taken = match value {
@@ -336,8 +344,7 @@ impl Session {
         let (verdict, sentence, visits) = match self.fields(now, &fields) {
             Ok(visits) => (Verdict::Taken, String::new(), Ok(visits)),
             Err(WriteRefused::NotAuthorized) => {
-                let sentence = "this device has an identity and keeps it";
-                (Verdict::NotAllowed, sentence.to_owned(), Err(WriteRefused::NotAuthorized))
+                (Verdict::NotAllowed, KEEPS_IDENTITY.to_owned(), Err(WriteRefused::NotAuthorized))
             }
             Err(refused) => (Verdict::Unfit, self.mistyped.clone().unwrap_or_default(), Err(refused)),
         };
