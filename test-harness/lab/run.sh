@@ -15,7 +15,18 @@ skip() {
 for program in systemd-nspawn mmdebstrap nsenter unshare ip; do
     command -v "$program" >/dev/null || skip "$program is missing: packaging/needs.sh lab"
 done
+case " $* " in
+    *" --list "*) exec "$lab" --list ;;
+esac
 image=$("$here/image.sh") || skip "the board's image could not be made: is a Debian mirror within reach?"
 
+# The boards with radios are machines of their own: without what they need, the others are tried alone, and it is said.
+radio=()
+if command -v qemu-system-x86_64 >/dev/null && path=$("$here/radio/image.sh"); then
+    radio=(--radio-image "$path")
+else
+    echo "SKIPPED the boards with radios: qemu-system-x86_64 is missing, or the image could not be made" >&2
+fi
+
 exec unshare --mount --propagation private --net --pid --fork --kill-child --mount-proc -- \
-    sh -c 'ip link set lo up; exec "$@"' lab "$lab" --image "$image" "$@"
+    sh -c 'ip link set lo up; exec "$@"' lab "$lab" --image "$image" "${radio[@]}" "$@"

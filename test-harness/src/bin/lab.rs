@@ -3,22 +3,32 @@
 
 use std::{env, path::PathBuf, process::ExitCode, time::Instant};
 
-use test_harness::lab::stories::{STORIES, Stage};
+use test_harness::lab::{
+    radio,
+    stories::{self, Stage, Story},
+};
 
-const HELP: &str = "make lab ARGS=\"NAME…\": only these stories; --list names them";
+const HELP: &str = "make lab ARGS=\"NAME…\": only these stories; --list names them; --times N; --radio, --containers: those of one kind";
 
 fn main() -> ExitCode {
-    let mut image = None;
-    let mut wanted = Vec::new();
+    let (mut image, mut radio_image) = (None, None);
+    let mut wanted: Vec<String> = Vec::new();
+    let mut times = 1;
+    let all = || stories::STORIES.into_iter().chain(radio::stories::STORIES);
+    let is_radio = |name: &str| radio::stories::STORIES.iter().any(|(known, _)| *known == name);
     let mut arguments = env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match &*argument {
             "--image" => image = arguments.next().map(PathBuf::from),
+            "--radio-image" => radio_image = arguments.next().map(PathBuf::from),
             "--list" => {
-                STORIES.iter().for_each(|(name, _)| println!("{name}"));
+                all().for_each(|(name, _)| println!("{name}{}", if is_radio(name) { " (radio)" } else { "" }));
                 return ExitCode::SUCCESS;
             }
-            name if STORIES.iter().any(|(known, _)| *known == name) => wanted.push(argument),
+            "--radio" => wanted.extend(radio::stories::STORIES.iter().map(|(name, _)| (*name).to_owned())),
+            "--containers" => wanted.extend(stories::STORIES.iter().map(|(name, _)| (*name).to_owned())),
+            "--times" => times = arguments.next().and_then(|number| number.parse().ok()).unwrap_or(1),
+            name if all().any(|(known, _)| known == name) => wanted.push(argument),
             _ => {
                 eprintln!("{argument} is not understood\n{HELP}");
                 return ExitCode::from(2);
@@ -31,14 +41,19 @@ fn main() -> ExitCode {
     };
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
     let begin = Instant::now();
-    for (name, story) in STORIES {
-        if !wanted.is_empty() && !wanted.iter().any(|one| one == name) {
+    let rounds: Vec<(&str, Story)> = (0..times).flat_map(|_| all()).collect();
+    for (name, story) in rounds {
+        let asked_for = wanted.is_empty() || wanted.iter().any(|one| one == name);
+        if !asked_for || (is_radio(name) && radio_image.is_none()) {
+            if asked_for {
+                println!("SKIPPED {name:<14} there is no image of a board with radios");
+            }
             skipped += 1;
             continue;
         }
         let folder = env::temp_dir().join(format!("platform-lab-{}-{name}", std::process::id()));
         let begin = Instant::now();
-        let seen = story(&Stage { image: &image, folder: &folder });
+        let seen = story(&Stage { image: &image, radio: radio_image.as_deref(), folder: &folder });
         let took = begin.elapsed().as_secs_f64();
         let _ = std::fs::remove_dir_all(&folder);
         match seen {

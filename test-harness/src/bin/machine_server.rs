@@ -22,7 +22,7 @@ use std::{
 const TRAILER_END: &str = include_str!("../real/stand_in.trailer");
 
 /// Name, meaning. Milliseconds are whole numbers, switches are `true` or anything else.
-const KNOBS: [(&str, &str); 17] = [
+const KNOBS: [(&str, &str); 18] = [
     ("version", "what --version prints"),
     ("listen", "address of its status pages; default is the one the agent expects"),
     ("ready-after-ms", "serves this long after its start"),
@@ -38,6 +38,7 @@ const KNOBS: [(&str, &str); 17] = [
     ("children", "so many processes that outlive it"),
     ("flood-lines", "prints so many lines at once"),
     ("long-line-bytes", "prints one line of this length"),
+    ("hog-megabytes", "takes so much memory at once, and keeps it"),
     ("chatter-ms", "prints a numbered line this often"),
     ("diary", "notes each start in this file: version and process"),
 ];
@@ -92,6 +93,7 @@ fn main() -> ExitCode {
         });
     }
     noise(&knobs);
+    hoard(&knobs);
     if let Some(every) = number(&knobs, "chatter-ms") {
         thread::spawn(move || {
             for count in 1_u64.. {
@@ -217,6 +219,13 @@ fn crash(how: &str) {
     std::process::abort();
 }
 
+/// Each byte is written, so that it is really taken.
+fn hoard(knobs: &Knobs) {
+    if let Some(bytes) = number(knobs, "hog-megabytes").and_then(|many| usize::try_from(many << 20).ok()) {
+        std::mem::forget(vec![1_u8; bytes]);
+    }
+}
+
 fn noise(knobs: &Knobs) {
     let mut out = io::stdout().lock();
     for count in 1..=number(knobs, "flood-lines").unwrap_or(0) {
@@ -304,6 +313,9 @@ fn answer(visitor: TcpStream, knobs: &Knobs, version: &str) {
             knobs.lock().unwrap_or_else(PoisonError::into_inner).insert((*name).to_owned(), (*value).to_owned());
             if name.starts_with("flood") || name.starts_with("long") {
                 noise(knobs);
+            }
+            if name.starts_with("hog") {
+                hoard(knobs);
             }
             (200, String::new())
         }

@@ -5,6 +5,7 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
@@ -20,6 +21,40 @@ const OVERLAY: &str = "size=3G,mode=755";
 const REBOOTS: i32 = 133;
 /// How long a board may take to end before it is killed.
 const END_LIMIT: Duration = Duration::from_secs(30);
+
+/// What a story wants of a board, of whatever kind it is.
+pub trait Target {
+    /// Runs a command line in the board's shell; whether it succeeded, and what it printed.
+    fn ask(&self, line: &str) -> Result<(bool, String), Trouble>;
+
+    /// Writes a file of the board; its folder is made.
+    fn write(&self, path: &str, mode: u32, content: &[u8]) -> Result<(), Trouble>;
+
+    /// Copies a file of this machine onto the board; its mode is kept, its folder is made.
+    fn put(&self, from: &Path, to: &str) -> Result<(), Trouble>;
+
+    /// What this machine's loopback is called on the board.
+    fn outside(&self) -> &str;
+
+    /// The same as `ask` for what must succeed; what it printed, without blanks around it.
+    fn run(&self, line: &str) -> Result<String, Trouble> {
+        match self.ask(line)? {
+            (true, said) => Ok(said.trim().to_owned()),
+            (false, said) => Err(Trouble(format!("`{line}` failed: {said}"))),
+        }
+    }
+
+    /// One property of the agent's unit.
+    fn property(&self, name: &str) -> Result<String, Trouble> {
+        self.run(&format!("systemctl show --property {name} --value platform-agent.service"))
+    }
+
+    /// The agent's log of this boot, for whoever has to find out what went wrong.
+    fn journal(&self) -> String {
+        self.run("journalctl --no-pager --boot --unit platform-agent --output short-monotonic | tail -n 60")
+            .unwrap_or_default()
+    }
+}
 
 /// A board that runs.
 pub struct Board {
@@ -85,18 +120,6 @@ impl Board {
         }
     }
 
-    /// One property of the agent's unit.
-    pub fn property(&self, name: &str) -> Result<String, Trouble> {
-        self.run(&format!("systemctl show --property {name} --value platform-agent.service"))
-    }
-
-    /// The agent's log of this boot, for whoever has to find out what went wrong.
-    #[must_use]
-    pub fn journal(&self) -> String {
-        self.run("journalctl --no-pager --boot --unit platform-agent --output short-monotonic | tail -n 60")
-            .unwrap_or_default()
-    }
-
     /// `reboot`, as a person types it; returns once the machine is up again.
     pub fn reboot(&mut self) -> Result<(), Trouble> {
         // Its answer may be overtaken by what it does.
@@ -131,6 +154,38 @@ impl Board {
         let is_systemd =
             |pid: u32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "systemd\n");
         [Some(outer), child(outer)].into_iter().flatten().find(|pid| is_systemd(*pid))
+    }
+}
+
+impl Target for Board {
+    fn ask(&self, line: &str) -> Result<(bool, String), Trouble> {
+        let output = Board::ask(self, line)?;
+        let said = [output.stdout, output.stderr].concat();
+        Ok((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
+    }
+
+    fn write(&self, path: &str, mode: u32, content: &[u8]) -> Result<(), Trouble> {
+        let path = self.path(path);
+        let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+        let written = folder
+            .and_then(|()| fs::write(&path, content))
+            .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(mode)));
+        written.map_err(|error| Trouble::of(path.display(), error))
+    }
+
+    fn put(&self, from: &Path, to: &str) -> Result<(), Trouble> {
+        let to = self.path(to);
+        let folder = to.parent().map_or(Ok(()), fs::create_dir_all);
+        let copied = folder.and_then(|()| fs::copy(from, &to));
+        copied.map(drop).map_err(|error| Trouble::of(to.display(), error))
+    }
+
+    fn outside(&self) -> &'static str {
+        "127.0.0.1"
+    }
+
+    fn run(&self, line: &str) -> Result<String, Trouble> {
+        Board::run(self, line)
     }
 }
 

@@ -8,6 +8,7 @@ use api::{
 };
 
 use super::{
+    board::Target as _,
     site::{DOWNLOADS, FIRST, server_pid, update},
     stories::{SLOT_A, Stage, UNIT, active_again, adjust, ensure, ready, taken_back},
 };

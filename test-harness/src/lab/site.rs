@@ -17,7 +17,7 @@ use api::{
 };
 use serde_json::{Value, json};
 
-use super::board::Board;
+use super::board::Target;
 use crate::real::{
     Trouble, agents,
     device::Device,
@@ -84,22 +84,30 @@ impl Site {
     }
 
     /// Puts onto the board what a manufacturer puts there: defaults with the release keys.
-    pub fn make(&self, board: &Board) -> Result<(), Trouble> {
+    pub fn make(&self, board: &dyn Target) -> Result<(), Trouble> {
         let text = fs::read(self.factory.key()).map_err(|error| Trouble::of("the release key", error))?;
         let key: Value = serde_json::from_slice(&text).map_err(|error| Trouble::of("the release key", error))?;
         let defaults = json!({"advanced_settings": {"release_keys": [key["public"]]}});
-        let path = board.path("/etc/platform-defaults.json");
-        fs::write(&path, defaults.to_string()).map_err(|error| Trouble::of(path.display(), error))
+        board.write("/etc/platform-defaults.json", 0o644, defaults.to_string().as_bytes())
+    }
+
+    /// The fleet server's address, as the board has to call it.
+    #[must_use]
+    pub fn address(&self, board: &dyn Target) -> String {
+        self.fleet.url.replace("127.0.0.1", board.outside())
     }
 
     /// Puts onto the board what a person does: credentials, agent and launcher; and installs them.
-    pub fn install(&self, board: &Board) -> Result<String, Trouble> {
+    pub fn install(&self, board: &dyn Target) -> Result<String, Trouble> {
         self.make(board)?;
-        self.device.write_credentials(&self.fleet.url, &board.path("/etc/platform.json"))?;
-        let downloads = board.path(DOWNLOADS);
-        fs::create_dir_all(&downloads).map_err(|error| Trouble::of(downloads.display(), error))?;
+        board.write("/etc/platform.json", 0o600, self.device.credentials(&self.address(board)).as_bytes())?;
+        self.install_without_identity(board)
+    }
+
+    /// The same without credentials.
+    pub fn install_without_identity(&self, board: &dyn Target) -> Result<String, Trouble> {
         for (name, from) in [(AGENT, self.path(AGENT)), (LAUNCHER, programs::find(LAUNCHER)?)] {
-            fs::copy(&from, downloads.join(name)).map_err(|error| Trouble::of(from.display(), error))?;
+            board.put(&from, &format!("{DOWNLOADS}/{name}"))?;
         }
         board.run(&format!("{DOWNLOADS}/{AGENT} --install"))
     }
@@ -118,7 +126,7 @@ impl Site {
     /// Waits until it says something like this.
     pub fn until(
         &self,
-        board: &Board,
+        board: &dyn Target,
         what: &str,
         wanted: impl Fn(&DeviceStatus) -> bool,
     ) -> Result<DeviceStatus, Trouble> {
@@ -129,7 +137,7 @@ impl Site {
     }
 
     /// Waits for a machine server that is ready.
-    pub fn until_ready(&self, board: &Board) -> Result<ServerStatus, Trouble> {
+    pub fn until_ready(&self, board: &dyn Target) -> Result<ServerStatus, Trouble> {
         let ready = |status: &DeviceStatus| {
             let server = status.server.clone().unwrap_or_default();
             server.phase() == server_status::Phase::Running && server.ready_at.is_some()

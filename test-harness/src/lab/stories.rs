@@ -9,14 +9,15 @@ use api::{
 use serde_json::json;
 
 use super::{
-    board::Board,
+    board::{Board, Target},
     hardships,
+    radio::board::RadioBoard,
     site::{self, DOWNLOADS, FIRST, Site, server_pid, update},
 };
 use crate::real::{Trouble, agents, eventually};
 
 /// The unit, as systemd knows it.
-pub(super) const UNIT: &str = "platform-agent.service";
+pub(in crate::lab) const UNIT: &str = "platform-agent.service";
 
 /// Where the agent is that a board is made with.
 pub(super) const SLOT_A: &str = "/opt/platform/versions/platform-agent/a/platform-agent";
@@ -25,6 +26,8 @@ pub(super) const SLOT_A: &str = "/opt/platform/versions/platform-agent/a/platfor
 pub struct Stage<'a> {
     /// The board's image.
     pub image: &'a Path,
+    /// The image of the boards with radios; without it there are none here.
+    pub radio: Option<&'a Path>,
     /// A folder of its own.
     pub folder: &'a Path,
 }
@@ -52,6 +55,12 @@ pub const STORIES: [(&str, Story); 15] = [
 ];
 
 impl Stage<'_> {
+    /// A board with radios.
+    pub(in crate::lab) fn radio_board(&self) -> Result<RadioBoard, Trouble> {
+        let image = self.radio.ok_or_else(|| Trouble("there is no image of a board with radios".to_owned()))?;
+        RadioBoard::start(image, &self.folder.join("board"))
+    }
+
     /// A board with an installed agent whose machine server is ready.
     pub(super) fn installed(&self) -> Result<(Site, Board, u32), Trouble> {
         let site = Site::open(&self.folder.join("site"))?;
@@ -67,7 +76,7 @@ pub(super) fn ready(site: &Site, board: &Board) -> Result<u32, Trouble> {
     eventually("an answer of the machine server", server_pid)
 }
 
-pub(super) fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), Trouble> {
+pub(in crate::lab) fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), Trouble> {
     if holds { Ok(()) } else { Err(Trouble(otherwise())) }
 }
 
@@ -80,7 +89,7 @@ pub(super) fn adjust(board: &Board, settings: &str) -> Result<(), Trouble> {
     board.run("systemctl daemon-reload").map(drop)
 }
 
-pub(super) fn active_again(board: &Board, before: &str) -> Result<(), Trouble> {
+pub(in crate::lab) fn active_again(board: &dyn Target, before: &str) -> Result<(), Trouble> {
     eventually("another agent that is ready", || {
         let pid = board.property("MainPID").ok().filter(|pid| pid != before && pid != "0")?;
         (board.property("ActiveState").ok()? == "active").then_some(pid)

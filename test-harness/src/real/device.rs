@@ -63,10 +63,14 @@ impl Device {
 
     /// Writes the credentials file of the device, readable by its owner only.
     pub fn write_credentials(&self, url: &str, path: &Path) -> Result<(), Trouble> {
-        let content = serde_json::json!({
-            "cloud": {"app_address": url, "id": self.part_id, "secret": self.part_secret.expose()}
-        });
-        write_private(path, &content.to_string())
+        write_private(path, &self.credentials(url))
+    }
+
+    /// What stands in that file.
+    #[must_use]
+    pub fn credentials(&self, url: &str) -> String {
+        let cloud = serde_json::json!({"app_address": url, "id": self.part_id, "secret": self.part_secret.expose()});
+        serde_json::json!({"cloud": cloud}).to_string()
     }
 }
 

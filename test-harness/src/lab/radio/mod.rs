@@ -5,6 +5,8 @@
 //! and networks stands in `test-harness/lab/radio/guest/lab-setup`.
 
 pub mod air;
+pub mod board;
 pub mod channel;
 pub mod machine;
 mod qmp;
+pub mod stories;

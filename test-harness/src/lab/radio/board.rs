@@ -1,0 +1,118 @@
+//! A board with radios and the people around it, as stories want them.
+
+use std::{path::Path, time::Duration};
+
+use super::{
+    air,
+    machine::{MEMORY, Machine},
+};
+use crate::{
+    lab::board::Target,
+    real::{Trouble, eventually},
+};
+
+/// How long a command on a board may take: all of it is emulated.
+const COMMAND_LIMIT: Duration = Duration::from_secs(180);
+
+/// A board with radios; it ends with the value.
+pub struct RadioBoard {
+    machine: Machine,
+    image: std::path::PathBuf,
+}
+
+impl RadioBoard {
+    /// A board from the saved state, in a new folder.
+    pub fn start(image: &Path, folder: &Path) -> Result<RadioBoard, Trouble> {
+        RadioBoard::start_small(image, folder, MEMORY)
+    }
+
+    /// The same with so many megabytes of memory.
+    pub fn start_small(image: &Path, folder: &Path, megabytes: u32) -> Result<RadioBoard, Trouble> {
+        let machine = Machine::start(image, folder, megabytes)?;
+        Ok(RadioBoard { machine, image: image.to_owned() })
+    }
+
+    /// Has a port of the board's own loopback lead to the same port of this machine's, by whatever way out the board has:
+    /// an agent takes plain http from nowhere else. `url` is where a fleet server here listens.
+    pub fn lead_to(&self, url: &str) -> Result<(), Trouble> {
+        let port = url.rsplit(':').next().and_then(|port| port.trim_end_matches('/').parse::<u16>().ok());
+        let port = port.ok_or_else(|| Trouble(format!("{url} has no port")))?;
+        let rules = format!(
+            "table ip lab {{\n chain out {{\n type nat hook output priority -100\n ip daddr 127.0.0.1 tcp dport {port} \
+             dnat to 10.0.2.2\n }}\n chain way {{\n type nat hook postrouting priority srcnat\n ip daddr 10.0.2.2 \
+             masquerade\n }}\n}}\n"
+        );
+        self.write("/run/lab/way.nft", 0o644, rules.as_bytes())?;
+        self.run("sysctl -q net.ipv4.conf.all.route_localnet=1 && nft -f /run/lab/way.nft").map(drop)
+    }
+
+    /// The machine below.
+    #[must_use]
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// Gives the board the way out by cable, with an address by hand: the quickest way online.
+    pub fn plug_into_office(&self) -> Result<(), Trouble> {
+        self.machine.plug_cable(true)?;
+        self.run(
+            "nmcli --wait 60 connection add type ethernet con-name office ifname eth0 ipv4.method manual \
+             ipv4.addresses 192.168.88.2/24 ipv4.gateway 192.168.88.1 ipv6.method disabled connection.autoconnect no",
+        )?;
+        eventually("a way out by cable", || {
+            let up = "nmcli --wait 60 connection up office && ping -c 1 -W 2 10.0.2.2";
+            Target::ask(self, up).ok()?.0.then_some(())
+        })
+    }
+
+    /// Opens the air for Bluetooth and plugs in `hci0`.
+    pub fn plug_in_bluetooth(&self, extended: bool) -> Result<(), Trouble> {
+        air::open(&self.image, &self.machine, extended)?;
+        self.run("lab-bluetooth in 0").map(drop)
+    }
+
+    /// Runs a script of a phone with Bluetooth; what it printed.
+    pub fn bluetooth_phone(&self, script: &str, words: &[&str]) -> Result<String, Trouble> {
+        let mut command = air::python(&self.image, &self.machine, Path::new(script));
+        let output = command.args(words).output().map_err(|error| Trouble::of("python3", error))?;
+        let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        match output.status.success() {
+            true => Ok(said),
+            false => Err(Trouble(format!("{script}: {said}\n{}", String::from_utf8_lossy(&output.stderr)))),
+        }
+    }
+
+    /// The machine server's process as it knows itself; nothing while none answers.
+    #[must_use]
+    pub fn server_pid(&self) -> Option<u32> {
+        let (there, said) = Target::ask(self, "curl -fsS -m 5 http://127.0.0.1:8081/pid").ok()?;
+        there.then(|| said.trim().parse().ok()).flatten()
+    }
+}
+
+impl Target for RadioBoard {
+    fn ask(&self, line: &str) -> Result<(bool, String), Trouble> {
+        let mut said = Vec::new();
+        let code = self.machine.channel()?.execute(line, COMMAND_LIMIT, &mut said)?;
+        Ok((code == 0, String::from_utf8_lossy(&said).into_owned()))
+    }
+
+    fn write(&self, path: &str, mode: u32, content: &[u8]) -> Result<(), Trouble> {
+        self.machine.channel()?.write(path, mode, content)
+    }
+
+    fn put(&self, from: &Path, to: &str) -> Result<(), Trouble> {
+        self.machine.channel()?.put(from, to)
+    }
+
+    fn outside(&self) -> &'static str {
+        // As `lead_to` has made it.
+        "127.0.0.1"
+    }
+}
+
+impl Drop for RadioBoard {
+    fn drop(&mut self) {
+        let _ = self.machine.stop();
+    }
+}
