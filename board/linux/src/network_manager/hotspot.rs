@@ -25,7 +25,14 @@ const OPEN_MAX: Duration = Duration::from_secs(45);
 const NAMES_MAX: Duration = Duration::from_secs(3);
 const CLOSE_MAX: Duration = Duration::from_secs(10);
 /// Where the network manager looks for the name server.
-const DNSMASQ: [&str; 4] = ["/usr/local/sbin/dnsmasq", "/usr/sbin/dnsmasq", "/sbin/dnsmasq", "/usr/bin/dnsmasq"];
+const DNSMASQ: [&str; 6] = [
+    "/usr/local/sbin/dnsmasq",
+    "/usr/local/bin/dnsmasq",
+    "/usr/sbin/dnsmasq",
+    "/usr/bin/dnsmasq",
+    "/sbin/dnsmasq",
+    "/bin/dnsmasq",
+];
 
 impl NetworkManager {
     pub(super) async fn open(&self, hotspot: &Hotspot) -> Result<(), NetworkError> {
@@ -33,6 +40,11 @@ impl NetworkManager {
         let device = self.radio(Some(&hotspot.interface))?;
         if !self.links_now().radios.iter().any(|radio| radio.interface == device.interface && radio.access_point) {
             return Err(NetworkError::Refused(format!("{} cannot be an access point", device.interface)));
+        }
+        // Without it the network manager opens a hotspot on which no phone gets an address.
+        if !DNSMASQ.iter().any(|path| Path::new(path).exists()) {
+            let words = "dnsmasq is not installed, which gives phones their addresses (Debian: dnsmasq-base)";
+            return Err(NetworkError::Refused(words.to_owned()));
         }
         self.close(&daemon).await?;
         if let Some(taken) =
@@ -150,10 +162,6 @@ fn no_start(hotspot: &Hotspot, because: Option<u32>) -> String {
     let Hotspot { interface, channel, address: (address, _), .. } = hotspot;
     match because {
         Some(IP_CONFIG_UNAVAILABLE | SHARED_START_FAILED | SHARED_FAILED | DHCP_START_FAILED) => {
-            if !DNSMASQ.iter().any(|path| Path::new(path).exists()) {
-                return "dnsmasq is not installed, which gives phones their addresses (Debian: dnsmasq-base)"
-                    .to_owned();
-            }
             let tables = fs::read_to_string("/proc/net/udp").unwrap_or_default();
             match held(&tables, *address) {
                 Some(53) => {

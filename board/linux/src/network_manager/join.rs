@@ -21,6 +21,8 @@ use super::{
 
 /// Longest time that joining takes, whatever is tried.
 pub(super) const JOIN_MAX: Duration = Duration::from_secs(60);
+/// The first time may be the end of a listening that began before, which heard only a part.
+const LISTEN_TIMES: u32 = 2;
 /// The kernel tells an address a moment after the network manager says that it is there.
 const ADDRESS_MAX: Duration = Duration::from_secs(2);
 
@@ -71,23 +73,23 @@ impl NetworkManager {
     async fn join_wifi(&self, daemon: &Daemon, wanted: &Wanted<'_>, hidden: bool) -> Result<Link, JoinError> {
         let Wanted { ssid, device, .. } = *wanted;
         let mut offered = offered(daemon, device, ssid).await?;
-        let mut listened = false;
+        let mut listened = 0;
         loop {
-            if offered.is_some() || listened {
+            if offered.is_some() || listened == LISTEN_TIMES {
                 if offered.is_none() && !hidden {
                     return Err(JoinError::NotInRange(ssid.clone()));
                 }
                 match self.join_by_ways(daemon, wanted, offered).await {
                     Err(JoinError::NotInRange(_) | JoinError::TimedOut(_) | JoinError::Unsuitable { .. })
-                        if !listened => {}
-                    Err(JoinError::WrongPassword(_)) if !listened && wanted.psk.is_none() => {}
+                        if listened == 0 => {}
+                    Err(JoinError::WrongPassword(_)) if listened == 0 && wanted.psk.is_none() => {}
                     ended => return ended,
                 }
             }
             if let Err(trouble) = scan::listen(daemon, &device.path, Some(ssid), self.clock()).await {
                 log::debug!("{}: {trouble}", device.interface);
             }
-            listened = true;
+            listened += 1;
             offered = self::offered(daemon, device, ssid).await?;
         }
     }

@@ -38,7 +38,7 @@ use board::{
 use smol::{LocalExecutor, Task, future::FutureExt as _, stream::StreamExt as _};
 
 use self::{
-    daemon::{ACTIVE, CONNECTION, DEVICE, Daemon, NAME, PATH, PROPERTIES, uuid},
+    daemon::{ACTIVE, CONNECTION, DEVICE, Daemon, NAME, Owned, PATH, PROPERTIES, uuid},
     dnsmasq::Names,
     known::{Device, Known},
     links::Kernel,
@@ -51,6 +51,11 @@ use crate::{
 
 /// Signals come in bursts; what they say is asked once, this long after the first.
 const BURST: Duration = Duration::from_millis(50);
+/// Between two tries to speak to a network manager that is there.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Pauses up to this length are part of its start.
+const PATIENCE: Duration = Duration::from_secs(4);
 /// The network manager's folder of settings.
 const FOLDER: &str = "/etc/NetworkManager";
 /// Where its name server writes the number of its process.
@@ -198,12 +203,18 @@ async fn sessions(shared: Rc<Shared>) {
         let there = shared.bus.appeared(NAME).await;
         let daemon = Rc::new(Daemon::new(there.clone()));
         let session = async {
-            if let Err(error) = session(&shared, &daemon).await {
-                log::warn!("the network manager cannot be used: {error}");
+            let mut pause = PAUSE_MIN;
+            loop {
+                let Err(error) = session(&shared, &daemon).await;
+                log::info!("the network manager does not answer as it should: {error}");
                 *shared.daemon.borrow_mut() = None;
-                shared.learn(Known { manager: Manager::Unusable(error.to_string()), ..Known::default() });
+                // It has its name a moment before it has its objects.
+                if pause > PATIENCE {
+                    shared.learn(Known { manager: Manager::Unusable(error.to_string()), ..Known::default() });
+                }
+                shared.clock.sleep_until(shared.clock.now() + pause).await;
+                pause = (pause * 2).min(PAUSE_MAX);
             }
-            std::future::pending().await
         };
         there.gone().or(session).await;
         log::info!("the network manager has gone");
@@ -213,7 +224,7 @@ async fn sessions(shared: Rc<Shared>) {
 }
 
 /// Listens and asks, as long as the network manager is there.
-async fn session(shared: &Rc<Shared>, daemon: &Rc<Daemon>) -> Result<(), NetworkError> {
+async fn session(shared: &Rc<Shared>, daemon: &Rc<Daemon>) -> Result<Infallible, NetworkError> {
     let (ring, rung) = smol::channel::bounded(1);
     let mut readers = Vec::new();
     // Not of radios and access points: their properties change with every breath of the air.
@@ -241,7 +252,7 @@ async fn session(shared: &Rc<Shared>, daemon: &Rc<Daemon>) -> Result<(), Network
         *shared.daemon.borrow_mut() = Some(Rc::clone(daemon));
         shared.learn(known);
         if rung.recv().await.is_err() {
-            return Ok(());
+            return Err(NetworkError::Absent("its signals have ended".to_owned()));
         }
         shared.clock.sleep_until(shared.clock.now() + BURST).await;
         let _ = rung.try_recv();
@@ -345,7 +356,17 @@ impl Networks for NetworkManager {
             true => scan::listen(&daemon, &device.path, None, self.clock()).await,
             false => Ok(()),
         };
-        let seen = security::strongest(scan::heard(&daemon, &device.path).await?);
+        let mut seen = security::strongest(scan::heard(&daemon, &device.path).await?);
+        if device.owned == Some(Owned::Hotspot) {
+            // While it is an access point the radio hears little more than itself.
+            seen.retain(|seen| Some(&seen.ssid) != device.ssid.as_ref());
+            if seen.is_empty() {
+                return Err(NetworkError::Refused(format!(
+                    "{} is the hotspot's and hears nobody else",
+                    device.interface
+                )));
+            }
+        }
         // A radio that cannot listen now has still heard something before.
         if seen.is_empty() { listened.map(|()| seen) } else { Ok(seen) }
     }

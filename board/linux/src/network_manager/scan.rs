@@ -20,7 +20,8 @@ const LISTEN_MAX: Duration = Duration::from_secs(20);
 /// What was heard this short a time ago is as good as new; the network manager refuses to listen again so soon.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// Listens now. `wanted` is asked for by name, so that a hidden network answers. Says whether it was listened to.
+/// Listens now. `wanted` is asked for by name, so that a hidden network answers, and it ends when that
+/// is heard.
 pub(super) async fn listen(
     daemon: &Daemon,
     device: &str,
@@ -51,6 +52,13 @@ pub(super) async fn listen(
                 continue;
             };
             if changed.get("LastScan").and_then(value::signed).is_some_and(|last| last != before) {
+                return Ok(());
+            }
+            // It need not be listened to the end once it answers.
+            if let Some(wanted) = wanted
+                && changed.contains_key("AccessPoints")
+                && self::heard(daemon, device).await?.iter().any(|one| one.ssid.as_ref() == Some(wanted))
+            {
                 return Ok(());
             }
         }
