@@ -10,7 +10,6 @@
 
 use std::{
     fs, io,
-    io::Read as _,
     path::{Path, PathBuf},
 };
 
@@ -19,6 +18,8 @@ use api::{
     client::{Address, AddressError, Credentials},
     json::{self, JsonError, Limits, Value},
 };
+use board::files::Files as _;
+use board_portable::PortableFiles;
 
 /// Who this device is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +48,12 @@ pub enum IdentityError {
         path: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// A folder, or a pipe that would have to be waited for.
+    #[error("{} is not a plain file: put this machine's credentials file in its place", path.display())]
+    NoFile {
+        /// Where it is.
+        path: PathBuf,
     },
     /// It is no JSON document.
     #[error("{} is not JSON ({source}): get the file again from the fleet server", path.display())]
@@ -120,20 +127,57 @@ pub fn read(path: &Path, plain_http: bool) -> Result<Identity, IdentityError> {
 }
 
 fn content(path: &Path) -> Result<Vec<u8>, IdentityError> {
-    let unreadable = |source: io::Error| match source.kind() {
-        io::ErrorKind::NotFound => IdentityError::Missing { path: path.to_owned() },
-        _ => IdentityError::Unreadable { path: path.to_owned(), source },
-    };
-    let mut text = Vec::new();
-    let file = fs::File::open(path).map_err(unreadable)?;
     // One byte more than allowed, so that the parser names the limit.
-    file.take(Limits::SMALL.bytes as u64 + 1).read_to_end(&mut text).map_err(unreadable)?;
-    Ok(text)
+    PortableFiles.read_at(path, 0, Limits::SMALL.bytes + 1).map_err(|error| {
+        let path = path.to_owned();
+        match error.source.kind() {
+            io::ErrorKind::NotFound => IdentityError::Missing { path },
+            // Neither is waited for.
+            _ if fs::metadata(&path).is_ok_and(|found| !found.is_file()) => IdentityError::NoFile { path },
+            _ => IdentityError::Unreadable { path, source: error.source },
+        }
+    })
+}
+
+/// Whether others on this machine can read who this device is, in a sentence that says what to do.
+#[must_use]
+pub fn exposure(path: &Path) -> Option<String> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let found = fs::metadata(path).ok()?;
+        (found.permissions().mode() & 0o077 != 0)
+            .then(|| format!("others on this machine can read the credentials: chmod 600 {}", path.display()))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        None
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn what_others_can_read_is_said_and_a_pipe_is_not_waited_for() {
+        use std::{os::unix::fs::PermissionsExt as _, process::Command};
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("platform.json");
+        assert_eq!(exposure(&path), None, "there is none");
+        fs::write(&path, "{}").expect("written");
+        for (mode, exposed) in [(0o600, false), (0o400, false), (0o640, true), (0o604, true), (0o777, true)] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
+            let said = exposure(&path);
+            assert_eq!(said.is_some(), exposed, "{mode:o}: {said:?}");
+            assert!(said.is_none_or(|said| said.contains("chmod 600") && said.contains("platform.json")));
+        }
+        let pipe = folder.path().join("pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+        assert!(matches!(read(&pipe, true), Err(IdentityError::NoFile { .. })), "nobody writes into it");
+    }
 
     fn read_text(text: &str, plain_http: bool) -> Result<Identity, IdentityError> {
         let folder = tempfile::tempdir().expect("a folder");
@@ -191,6 +235,10 @@ mod tests {
         assert!(read_text(plain, true).is_ok(), "accepted by --dev-mode");
         let huge = format!("{{\"cloud\": \"{}\"}}", "x".repeat(100_000));
         assert!(matches!(read_text(&huge, true), Err(IdentityError::NotJson { .. })));
+        for closed in ["/dev", "/dev/null"] {
+            let error = read(Path::new(closed), true).expect_err(closed).to_string();
+            assert!(error.contains("not a plain file"), "{error}");
+        }
         let missing = read(Path::new("/nowhere/platform.json"), true).expect_err("nothing is there");
         assert!(matches!(missing, IdentityError::Missing { .. }), "{missing}");
     }

@@ -30,6 +30,7 @@ use platform_agent::{
     args::{self, Options, Request},
     end_server,
     hand_over::{Launched, VARIABLES},
+    identity,
     install::{self, InstallError},
     launcher::{self, Mark, disk::SystemDisk},
     lock::{self, LockError},
@@ -204,6 +205,10 @@ async fn run(
             Some(Identity { address: identity.server.base().to_owned(), api_key })
         }
     };
+    let exposure = {
+        let credentials = options.credentials.clone();
+        move || identity::exposure(&credentials)
+    };
     let agent = wiring::build(
         Parts {
             board,
@@ -211,6 +216,7 @@ async fn run(
             log_lines,
             log_writer,
             identity: Rc::new(identity),
+            exposure: Rc::new(exposure),
             random: Rc::new(random),
             set_debug: Rc::new(logger::set_debug),
             trace: Trace::default(),

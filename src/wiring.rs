@@ -78,6 +78,8 @@ pub struct Parts {
     pub log_writer: lossy::Writer,
     /// Address of the fleet server and API key, as the credentials file has them now.
     pub identity: Rc<dyn Fn() -> Option<Identity>>,
+    /// Whether others on this machine can read the credentials, in a sentence.
+    pub exposure: Rc<dyn Fn() -> Option<String>>,
     /// Chance: seeds of back-offs, names of spools. From a seed in a simulation.
     pub random: Rc<dyn Fn() -> u64>,
     /// Shows or hides debug records.
@@ -193,7 +195,7 @@ pub fn log_ring() -> (lossy::Writer, lossy::Reader) {
 /// Makes the channels and starts the actors, by rank.
 #[must_use]
 pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
-    let Parts { board, cloud, log_lines, log_writer, identity, random, set_debug, trace, options } = parts;
+    let Parts { board, cloud, log_lines, log_writer, identity, exposure, random, set_debug, trace, options } = parts;
     let Options { root, credentials, defaults, debug, wait, dev_mode, minute, launched, safe, version } = options;
     let state = root.join("state");
     let supervisor = Supervisor::new(executor, &board.clock);
@@ -243,6 +245,7 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
         agent_version: version.clone(),
         started: board.clock.now(),
         agent: AgentStatus { slot, launch_note, safe_mode: safe, ..diary.life().status() },
+        exposure,
         config: sections.status.watch(),
         server: report.watch(),
         updates: vec![progress.watch(), own_progress.watch()],

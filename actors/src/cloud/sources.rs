@@ -1,7 +1,7 @@
 //! Where the parts of a status come from: one composition for everybody who wants to know, at the fleet server and at
 //! the device.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, rc::Rc};
 
 use api::pb::platform::fleet::v1::{AgentStatus, DeviceStatus, Disk, UpdateStatus};
 use board::{Board, Mono, Wall};
@@ -27,6 +27,8 @@ pub struct Sources {
     pub started: Mono,
     /// Its own life so far.
     pub agent: AgentStatus,
+    /// Whether others on this machine can read the credentials, in a sentence.
+    pub exposure: Rc<dyn Fn() -> Option<String>>,
     /// How the configuration is.
     pub config: Watch<ConfigStatus>,
     /// The machine server.
@@ -57,6 +59,7 @@ impl Sources {
             agent: self.agent.clone(),
             wall: clock.wall(),
             clock_synchronised: clock.wall_is_synchronised(),
+            exposure: (self.exposure)(),
             config: self.config.get().unwrap_or_default(),
             server: self.server.get().unwrap_or_default(),
             updates: self.updates.iter().filter_map(Watch::get).collect(),

@@ -55,6 +55,8 @@ pub struct Parts {
     pub wall: Wall,
     /// Whether anything vouches for it.
     pub clock_synchronised: bool,
+    /// Whether others on this machine can read the credentials, in a sentence.
+    pub exposure: Option<String>,
     /// The configuration.
     pub config: ConfigStatus,
     /// The machine server.
@@ -229,6 +231,7 @@ fn warnings(parts: &Parts) -> Vec<String> {
     launch
         .into_iter()
         .chain(safe)
+        .chain(parts.exposure.clone())
         .chain(clock)
         .chain(unstored)
         .chain(lost)
@@ -360,13 +363,14 @@ mod tests {
         assert!(told.is_news(&first), "nothing was told yet");
         told.remember(&first);
         type Change = fn(&mut Parts);
-        let table: [(&str, bool, Change); 11] = [
+        let table: [(&str, bool, Change); 12] = [
             ("nothing", false, |_| {}),
             ("time", false, |parts| parts.uptime = Duration::from_secs(9)),
             ("a few bytes", false, |parts| parts.disks[0].free_bytes = 510),
             ("many bytes", true, |parts| parts.disks[0].free_bytes = 100),
             ("lines wait", false, |parts| parts.logs.queued_bytes = 10_000),
             ("lines are lost", true, |parts| parts.logs.dropped_lines = 1),
+            ("others can read the credentials", true, |parts| parts.exposure = Some("chmod 600 it".into())),
             ("a window cannot be followed", true, |parts| parts.server.trouble = vec!["no such zone".into()]),
             ("the machine server died", true, |parts| parts.server.crashes = 1),
             ("another configuration", true, |parts| parts.config.applied_revision = Some([1; 32])),

@@ -531,6 +531,7 @@ impl Bench {
             agent_version: "9.9.9".into(),
             started: board.clock.now(),
             agent: AgentStatus::default(),
+            exposure: Rc::new(|| None),
             config: config.clone(),
             server: server.watch(),
             updates: vec![updates.watch()],

@@ -355,8 +355,9 @@ impl Machine {
                 if !self.begun {
                     self.begin(effects);
                 }
-                // What was wished when the disk refused is not in the record.
-                if let Some(wish) = self.wish.clone() {
+                // What was wished when the disk refused is not in the record, nor what was found of it. Taken, so that it
+                // is pursued as if it were new: the next check may be an hour away.
+                if let Some(wish) = self.wish.take() {
                     self.wished(now, wish, effects);
                 }
                 self.try_again(now, self.edition, effects);

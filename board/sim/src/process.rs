@@ -220,6 +220,12 @@ impl SimProcesses {
         self.table.started.borrow().iter().filter(|start| alive.contains(&start.id)).cloned().collect()
     }
 
+    /// Whether a leader runs now.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.table.alive().next().is_some()
+    }
+
     /// The version that runs and serves.
     #[must_use]
     pub fn serving(&self) -> Option<String> {

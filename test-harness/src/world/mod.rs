@@ -139,6 +139,7 @@ impl World {
     pub fn start(&mut self) {
         assert!(self.life.is_none(), "the agent lives already");
         self.lives += 1;
+        self.watcher.excused();
         let driver = Driver::new(&self.board);
         let board = self.board.switch_on();
         let started = catch_unwind(AssertUnwindSafe(|| {
@@ -312,6 +313,7 @@ impl World {
     pub fn suspend(&mut self, time: Duration) {
         self.chronicle.note(format!("suspended for {time:?}"));
         self.elapse(time);
+        self.watcher.excused();
     }
 
     /// The machine server dies of this.

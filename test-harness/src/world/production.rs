@@ -90,6 +90,7 @@ fn agent(wait: Option<bool>) -> Agent {
             cloud,
             log_lines,
             log_writer,
+            exposure: Rc::new(|| None),
             identity: Rc::new(move || {
                 known.part_id().map(|_| Identity { address: factory::SERVER.to_owned(), api_key: None })
             }),

@@ -9,7 +9,10 @@ use std::{
     process::{Command, Output},
 };
 
-use api::pb::platform::app::v1::{GetRobotPartRequest, GetRobotPartResponse, UpdateRobotPartRequest, app_service};
+use api::pb::platform::{
+    app::v1::{GetRobotPartRequest, GetRobotPartResponse, UpdateRobotPartRequest, app_service},
+    fleet::v1::DeviceStatus,
+};
 use serde_json::{Value, json};
 use test_harness::real::{mirror::Lie, programs};
 
@@ -115,12 +118,17 @@ fn wrong_credentials_are_said_and_taken_when_they_are_put_right() {
     fs::write(&credentials, "{}").unwrap();
     world.until_said("cloud is missing");
     fs::remove_file(&credentials).unwrap();
-    fs::create_dir(&credentials).unwrap();
-    world.until_said("cannot be read");
+    // A pipe that nobody writes into is not waited for.
+    assert!(Command::new("mkfifo").arg(&credentials).status().unwrap().success());
+    world.until_said("is not a plain file");
     assert_eq!(world.server_pid(), pid);
-    fs::remove_dir(&credentials).unwrap();
+    fs::remove_file(&credentials).unwrap();
     fs::write(&credentials, &right).unwrap();
-    world.until_checked();
+    let is_exposed = |status: &DeviceStatus| status.warnings.iter().any(|warning| warning.contains("chmod 600"));
+    for (mode, exposed) in [(0o644, true), (0o600, false)] {
+        fs::set_permissions(&credentials, fs::Permissions::from_mode(mode)).unwrap();
+        world.until("what others may read", |status| is_exposed(status) == exposed);
+    }
     assert_eq!(world.server_pid(), pid);
     assert!(!world.agent_said().contains(world.device.part_secret.expose()), "secrets are in no log");
 }

@@ -2,15 +2,79 @@
 
 use std::io::ErrorKind::StorageFull;
 
-use board::files::Access;
+use api::pb::platform::fleet::v1::update_status::Phase;
+use board::{files::Access, process::Exit};
+use board_sim::process::Script;
 use serde_json::json;
 use test_harness::world::{
-    World, hours,
+    Seed, World, hours,
+    interruptions::at_every_refusal,
     launch::{self, Conduct},
     minutes, seconds,
 };
 
-use crate::an_agent_updates_itself::{assert_committed, own_update, settled};
+use crate::{
+    an_agent_updates_itself::{assert_committed, own_update, settled},
+    power_cuts::{agent_is, served_by_another, updated_to, with_launcher},
+};
+
+#[test]
+fn at_any_step_of_an_update_of_the_machine_server() {
+    let runs = at_every_refusal(
+        || World::new(Seed(1)),
+        served_by_another,
+        |world| {
+            assert_eq!(world.board.processes.serving().as_deref(), Some("1.1.0"));
+            let update = world.cloud.status().updates.into_iter().next().expect("it is reported");
+            assert!(update.bad_versions.is_empty(), "a full disk is not the version's fault: {update:?}");
+        },
+    );
+    println!("{runs} runs");
+}
+
+#[test]
+fn at_any_step_of_the_way_back_of_a_machine_server() {
+    let runs = at_every_refusal(
+        || {
+            let world = World::new(Seed(1));
+            let ends = Some((seconds(30), Exit::Code(3)));
+            world.board.processes.script("1.1.0", Script { ends, ..Script::default() });
+            world
+        },
+        served_by_another,
+        |world| {
+            assert_eq!(world.board.processes.serving().as_deref(), Some("1.0.0"));
+            let update = world.cloud.status().updates.into_iter().next().expect("it is reported");
+            assert_eq!((update.phase(), update.bad_versions), (Phase::RolledBack, vec!["1.1.0".to_owned()]));
+        },
+    );
+    println!("{runs} runs");
+}
+
+#[test]
+fn at_any_step_of_an_update_of_the_agent() {
+    let runs = at_every_refusal(with_launcher, updated_to(Conduct::Lives), |world| {
+        agent_is(world, "2.0.0", Phase::Committed, &[]);
+    });
+    println!("{runs} runs");
+}
+
+#[test]
+fn at_any_step_of_the_way_back_of_the_agent() {
+    for conduct in [Conduct::NeverReachesCloud, Conduct::DiesAtOnce] {
+        let runs = at_every_refusal(with_launcher, updated_to(conduct), |world| {
+            let update = own_update(world);
+            let found = (update.phase(), update.running_version.as_str(), update.bad_versions.as_slice());
+            assert_eq!(found, (Phase::RolledBack, "1.0.0", ["2.0.0".to_owned()].as_slice()), "{update:?}");
+            // A wish that could not be stored is a new one at the next start, and so another chance.
+            let switches = world.agents.switches_to("2.0.0");
+            assert!((1..=2).contains(&switches), "{switches} switches");
+            assert_eq!(world.board.processes.serving().as_deref(), Some("1.0.0"));
+            assert_eq!(world.board.processes.most_at_once(), 1);
+        });
+        println!("{conduct:?}: {runs} runs");
+    }
+}
 
 #[test]
 fn what_the_launcher_went_back_from_is_remembered_once_it_can_be() {

@@ -26,7 +26,7 @@ fn during_the_first_start() {
 }
 
 /// Version 1.1.0 of the machine server is wanted, and has its chance to be started.
-fn served_by_another(world: &mut World) {
+pub(crate) fn served_by_another(world: &mut World) {
     world.start();
     world.run_for(minutes(10));
     world.cloud.set_section("version_control", &json!({"platform-server": "1.1.0"}));
@@ -103,7 +103,7 @@ fn during_a_restart_that_somebody_asked_for() {
 
 /// What must be true at the end whatever was interrupted: the agent that is wanted, or the one before, and nothing that
 /// happened twice.
-fn agent_is(world: &World, version: &str, phase: Phase, bad: &[&str]) {
+pub(crate) fn agent_is(world: &World, version: &str, phase: Phase, bad: &[&str]) {
     let update = own_update(world);
     let history: Vec<_> = world.agents.starts().into_iter().map(|start| (start.version, start.safe)).collect();
     assert_eq!((update.phase(), update.running_version.as_str()), (phase, version), "{update:?}");
@@ -115,7 +115,7 @@ fn agent_is(world: &World, version: &str, phase: Phase, bad: &[&str]) {
     assert_eq!(world.board.processes.most_at_once(), 1);
 }
 
-fn updated_to(conduct: Conduct) -> impl Fn(&mut World) {
+pub(crate) fn updated_to(conduct: Conduct) -> impl Fn(&mut World) {
     move |world| {
         world.agents.script("2.0.0", conduct);
         world.factory.release_agent("2.0.0");
@@ -126,7 +126,7 @@ fn updated_to(conduct: Conduct) -> impl Fn(&mut World) {
     }
 }
 
-fn with_launcher() -> World {
+pub(crate) fn with_launcher() -> World {
     let world = World::launched(Seed(1));
     // Half a year of simulated time goes by in these runs: as seldom as a device of production asks.
     world.cloud.set_poll(minutes(1));
