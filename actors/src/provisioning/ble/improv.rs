@@ -56,6 +56,9 @@ pub(super) struct Improv {
     outcome: State,
     trouble: Trouble,
     result: Vec<u8>,
+    /// Errors and results so far: each is told, also the second of two that are the same.
+    errors: u64,
+    results: u64,
     pieces: VecDeque<(String, Vec<u8>)>,
 }
 
@@ -70,6 +73,8 @@ impl Improv {
             outcome: State::Ready,
             trouble: Trouble::None,
             result: Vec::new(),
+            errors: 0,
+            results: 0,
             pieces: VecDeque::new(),
         }
     }
@@ -88,6 +93,11 @@ impl Improv {
 
     pub(super) fn result(&self) -> &[u8] {
         &self.result
+    }
+
+    /// How many errors and results there have been.
+    pub(super) fn told(&self) -> (u64, u64) {
+        (self.errors, self.results)
     }
 
     /// In the advertisement: state, capabilities, four zeros.
@@ -119,12 +129,12 @@ impl Improv {
             Outcome::Joined { .. } => {
                 self.attempt = None;
                 self.outcome = State::Provisioned;
-                self.result = packet(WIFI, &[self.url.as_bytes()]);
+                self.answer(packet(WIFI, &[self.url.as_bytes()]));
             }
             Outcome::Failed(_) => {
                 self.attempt = None;
                 self.outcome = State::Ready;
-                self.trouble = Trouble::UnableToConnect;
+                self.fail(Trouble::UnableToConnect);
                 // The minute begins anew: the person is still there, and typed something wrong.
                 if self.present_until.is_some() {
                     self.present(now);
@@ -173,19 +183,13 @@ impl Improv {
                 Ok(None)
             }
             Some(DEVICE_INFO) => {
-                self.result = self::packet(
-                    DEVICE_INFO,
-                    &[
-                        brand::AGENT.as_bytes(),
-                        welcome.agent_version.as_bytes(),
-                        welcome.model.as_bytes(),
-                        welcome.hostname.as_bytes(),
-                    ],
-                );
+                let firmware = [brand::AGENT.as_bytes(), welcome.agent_version.as_bytes()];
+                let device = [welcome.model.as_bytes(), welcome.hostname.as_bytes()];
+                self.answer(self::packet(DEVICE_INFO, &[firmware, device].concat()));
                 Ok(None)
             }
             Some(SCAN) => {
-                self.result = networks(welcome);
+                self.answer(networks(welcome));
                 Ok(Some(Visit::Rescan))
             }
             _ => self.refuse(Trouble::UnknownCommand),
@@ -198,8 +202,7 @@ impl Improv {
         let password = str::from_utf8(password);
         let (Ok(password), true) = (password, rest.is_empty()) else { return self.refuse(Trouble::InvalidPacket) };
         if !self.authorized() {
-            self.trouble = Trouble::NotAuthorized;
-            return Err(WriteRefused::NotAuthorized);
+            return self.refuse(Trouble::NotAuthorized);
         }
         if self.outcome == State::Provisioning {
             return Err(WriteRefused::Busy);
@@ -211,7 +214,6 @@ impl Improv {
         };
         self.attempt = Some(welcome.attempt.as_ref().map_or(0, |attempt| attempt.number));
         self.outcome = State::Provisioning;
-        self.result.clear();
         Ok(Some(Visit::Network(given)))
     }
 
@@ -221,8 +223,19 @@ impl Improv {
 
     /// The standard tells errors by its own characteristic; the write itself was received.
     fn refuse(&mut self, trouble: Trouble) -> Result<Option<Visit>, WriteRefused> {
-        self.trouble = trouble;
+        self.fail(trouble);
         Ok(None)
+    }
+
+    fn fail(&mut self, trouble: Trouble) {
+        self.trouble = trouble;
+        self.errors += 1;
+    }
+
+    /// The one before stays until then: an empty one would be no packet.
+    fn answer(&mut self, result: Vec<u8>) {
+        self.result = result;
+        self.results += 1;
     }
 }
 

@@ -115,6 +115,8 @@ pub struct Session {
     welcome: Welcome,
     given: Vec<(Uuid, Vec<u8>)>,
     given_data: Option<[u8; 6]>,
+    /// Errors and results of Improv that were given.
+    told: (u64, u64),
 }
 
 impl Session {
@@ -134,6 +136,7 @@ impl Session {
             welcome: welcome.clone(),
             given: Vec::new(),
             given_data: None,
+            told: (0, 0),
         }
     }
 
@@ -155,11 +158,18 @@ impl Session {
     /// What phones are to read from now on. An offer that is made anew needs all of it: [`Session::forget_given`].
     pub fn changes(&mut self) -> Changes {
         let mut changes = Changes::default();
+        let told = self.improv.as_ref().map(Improv::told).unwrap_or_default();
+        let before = std::mem::replace(&mut self.told, told);
         for row in &TABLE {
             let Role::Shows(shows, _) = row.role else { continue };
             let Some(value) = self.shown(shows) else { continue };
             match self.given.iter_mut().find(|(uuid, _)| *uuid == row.uuid) {
-                Some((_, given)) if *given == value => continue,
+                // Each error and each result is told, though it be the same as the one before.
+                Some((_, given)) if *given == value => match shows {
+                    Shows::ImprovError if told.0 != before.0 => {}
+                    Shows::ImprovResult if told.1 != before.1 => {}
+                    _ => continue,
+                },
                 Some((_, given)) => given.clone_from(&value),
                 None => self.given.push((row.uuid, value.clone())),
             }
