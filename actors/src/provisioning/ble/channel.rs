@@ -1,6 +1,6 @@
 //! The authenticated scheme: a conversation that only somebody who knows the device's password can hold.
 //!
-//! Owns version 1, byte by byte as docs/provisioning.md writes it down. X25519 with a fresh key for each conversation,
+//! Owns version 1, byte by byte as docs/bluetooth.md writes it down. X25519 with a fresh key for each conversation,
 //! the stretched password mixed into the key derivation, AES-256-GCM with counters: what was recorded cannot be opened
 //! later, repeated, reordered, moved to another device, or changed. The phone proves first that it knows the password;
 //! the device says nothing that depends on it before, so that nobody near can take its answer home and guess.
