@@ -7,7 +7,8 @@
 #   make look      the same in a real browser of a phone's size: what a person can do, pictures in target/portal
 #   make check     formatting, lints, licences and bans
 #   make bench     speed and memory, as ratios to limits measured in the same run; appended to docs/benchmarks.md
-#   make swarm     10,000 simulated days of devices with faults, and a million random configurations (ARGS="--days 100")
+#   make swarm     10,000 simulated days of devices with faults, a million random configurations, a minute of nonsense for the
+#                  doors (ARGS="--days 100"; ARGS=--fuzz is an hour of nothing but nonsense)
 #   make lab       the agent as an installed service, on virtual boards that boot systemd; needs root (ARGS="update", "--radio")
 #   make kills     500 kills of a real agent and its launcher in the middle of real updates (KILLS=50)
 #   make build     the programs as they are shipped, into target/

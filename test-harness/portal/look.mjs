@@ -182,7 +182,7 @@ const stories = {
       await page.click('#password');
       await page.type('short');
       await page.click('#go');
-      await page.sees('8 to 63 characters.');
+      await page.sees('A WiFi password has');
       check('the field is marked and has the focus', await page.eval("document.activeElement.id + document.activeElement.getAttribute('aria-invalid')") === 'passwordtrue');
       await page.shot(`mistyped-${name}`);
       await page.type('er horse');

@@ -7,7 +7,7 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::string_slice, clippy::unreachable))]
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unwrap_used))]
 
-mod doorway;
+pub mod doorway;
 mod fetch;
 mod files;
 mod unpack;

@@ -1,7 +1,8 @@
 //! Many simulated devices through bad days, and many random configurations; the first failure is shown with its seed.
 //!
 //! `swarm --days 10000 --from 1000 --documents 1000000`: devices, one per seed, until they have lived that many days
-//! together; `--seeds 1` is one device. The same seed and the same commit give the same failure, so a
+//! together; `--seeds 1` is one device. Then nonsense for everything that strangers near a device can reach, for
+//! `--fuzz-seconds 60`; `--fuzz` is nothing but that, for an hour. The same seed and the same commit give the same failure, so a
 //! seed that fails becomes a named test.
 
 use std::{
@@ -17,10 +18,22 @@ use std::{
 
 use actors::kit::planted::{self, Bug};
 use api::device_config::{Accepted, random};
-use test_harness::world::{
-    Seed, World,
-    trial::{self, Lived},
+use test_harness::{
+    fuzz,
+    world::{
+        Seed, World,
+        trial::{self, Lived},
+    },
 };
+
+/// Nonsense at the end of an ordinary run.
+const FUZZ_SECONDS: u64 = 60;
+/// Nonsense when nothing else is wanted.
+const FUZZ_ALONE_SECONDS: u64 = 3600;
+/// Rounds after which memory has its size.
+const FUZZ_WARM_ROUNDS: u64 = 20_000;
+/// Growth after that which is no longer chance, in KiB.
+const FUZZ_GROWTH_KIB: u64 = 16 * 1024;
 
 /// Threads, unless said otherwise: each world needs one processor.
 const THREADS: u64 = 2;
@@ -31,10 +44,20 @@ struct Options {
     days: u64,
     documents: u64,
     threads: u64,
+    fuzz_alone: bool,
+    fuzz_seconds: Option<u64>,
 }
 
 fn options() -> Result<Options, String> {
-    let mut options = Options { from: 0, seeds: None, days: 10_000, documents: 1_000_000, threads: THREADS };
+    let mut options = Options {
+        from: 0,
+        seeds: None,
+        days: 10_000,
+        documents: 1_000_000,
+        threads: THREADS,
+        fuzz_alone: false,
+        fuzz_seconds: None,
+    };
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
         let mut number = || {
@@ -47,9 +70,11 @@ fn options() -> Result<Options, String> {
             "--days" => options.days = number()?,
             "--documents" => options.documents = number()?,
             "--threads" => options.threads = number()?,
+            "--fuzz" => options.fuzz_alone = true,
+            "--fuzz-seconds" => options.fuzz_seconds = Some(number()?),
             _ => {
                 return Err(format!(
-                    "{name} is no option; there are --from, --seeds, --days, --documents and --threads"
+                    "{name} is no option; there are --from, --seeds, --days, --documents, --threads, --fuzz and --fuzz-seconds"
                 ));
             }
         }
@@ -67,6 +92,9 @@ fn main() -> ExitCode {
     };
     if cfg!(feature = "planted-bugs") {
         return find_planted(options.from, options.threads);
+    }
+    if options.fuzz_alone {
+        return nonsense(&options, FUZZ_ALONE_SECONDS);
     }
     let began = Instant::now();
     let tally = Tally::default();
@@ -98,7 +126,44 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     println!("{} documents, all well, {:.1} s in all", options.documents, began.elapsed().as_secs_f64());
+    if options.seeds.is_some() && options.fuzz_seconds.is_none() {
+        return ExitCode::SUCCESS;
+    }
+    nonsense(&options, FUZZ_SECONDS)
+}
+
+/// Says nonsense for as long as it was asked for; without a failure, and without growing.
+fn nonsense(options: &Options, seconds: u64) -> ExitCode {
+    let (began, seconds) = (Instant::now(), options.fuzz_seconds.unwrap_or(seconds));
+    let (rounds, warm) = (AtomicU64::new(0), AtomicU64::new(0));
+    let all = each(options.threads, options.from, |seed| {
+        if began.elapsed().as_secs() >= seconds {
+            return Ok(false);
+        }
+        fuzz::round(seed)?;
+        if rounds.fetch_add(1, Ordering::Relaxed) == FUZZ_WARM_ROUNDS {
+            warm.store(resident_kib(), Ordering::Relaxed);
+        }
+        Ok(true)
+    });
+    if let Err((seed, story)) = all {
+        println!("{story}\nnonsense {seed} is not borne; again: swarm --fuzz --from {seed} --fuzz-seconds 1");
+        return ExitCode::FAILURE;
+    }
+    let (rounds, warm, now) = (rounds.into_inner(), warm.into_inner(), resident_kib());
+    println!("{rounds} rounds of nonsense in {seconds} s, all borne, {now} KiB at the end");
+    if warm > 0 && now > warm + FUZZ_GROWTH_KIB {
+        println!("memory has grown from {warm} KiB");
+        return ExitCode::FAILURE;
+    }
     ExitCode::SUCCESS
+}
+
+/// Memory of this process; 0 where it cannot be asked.
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 /// What all devices have lived through.

@@ -1,4 +1,4 @@
-//! What a request looks like on the wire, and an answer: bytes in, values out.
+//! What a request looks like on the wire, and an answer: bytes in, values out. No socket is needed to try it.
 //!
 //! Strict where two readers could disagree about where a request ends: one length or chunks, never both, never two.
 
@@ -16,21 +16,90 @@ const TRAILER_BYTES_MAX: usize = 1024;
 
 /// Why a request is not heard: status and a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Refusal(pub(super) u16, pub(super) &'static str);
+pub struct Refusal(pub u16, pub &'static str);
+
+/// A whole request as it was said.
+pub struct Heard {
+    /// `GET`
+    pub method: String,
+    /// Path and query, or a whole URL.
+    pub target: String,
+    /// Names in lower case; values that are not UTF-8 are left out.
+    pub headers: Vec<(String, String)>,
+    /// At most [`BODY_BYTES_MAX`] of it.
+    pub body: Vec<u8>,
+    /// The visitor wants to ask more on this connection.
+    pub keep: bool,
+}
+
+/// Makes requests of what is said on one connection, however it is cut into pieces.
+#[derive(Default)]
+pub struct Reader {
+    said: Vec<u8>,
+    begun: Option<(Head, Body)>,
+}
+
+impl Reader {
+    /// Takes what was said; it is understood by [`Reader::request`].
+    pub fn hear(&mut self, bytes: &[u8]) {
+        self.said.extend_from_slice(bytes);
+    }
+
+    /// The next whole request; `None` is: more is needed. After a refusal nothing more can be understood.
+    ///
+    /// # Errors
+    /// When it is no request, or one beyond the limits of the port.
+    pub fn request(&mut self) -> Result<Option<Heard>, Refusal> {
+        if self.begun.is_none() {
+            let Some((head, body, length)) = head(&self.said)? else { return Ok(None) };
+            self.said.drain(..length.min(self.said.len()));
+            self.begun = Some((head, body));
+        }
+        if let Some((_, body)) = &mut self.begun
+            && !body.take(&mut self.said)?
+        {
+            return Ok(None);
+        }
+        Ok(self.begun.take().map(|(Head { method, target, headers, keep, .. }, body)| Heard {
+            method,
+            target,
+            headers,
+            body: body.content,
+            keep,
+        }))
+    }
+
+    /// Nothing was said that belongs to a request; gives its memory back then.
+    pub(super) fn is_silent(&mut self) -> bool {
+        let silent = self.said.is_empty() && self.begun.is_none();
+        if silent {
+            self.said = Vec::new();
+        }
+        silent
+    }
+
+    /// The visitor waits for a word before it sends the body. Says so once.
+    pub(super) fn waits(&mut self) -> bool {
+        let nothing_yet = self.said.is_empty();
+        match &mut self.begun {
+            Some((head, _)) => std::mem::take(&mut head.waits) && nothing_yet,
+            None => false,
+        }
+    }
+}
 
 /// Request line and headers.
-pub(super) struct Head {
-    pub(super) method: String,
-    pub(super) target: String,
-    pub(super) headers: Vec<(String, String)>,
-    /// The visitor wants to ask more on this connection.
-    pub(super) keep: bool,
+struct Head {
+    method: String,
+    target: String,
+    headers: Vec<(String, String)>,
+    keep: bool,
     /// The visitor waits for a word before it sends the body.
-    pub(super) waits: bool,
+    waits: bool,
 }
 
 /// Reads the head at the beginning of `bytes` and says where it ends. `None` is: more is needed.
-pub(super) fn head(bytes: &[u8]) -> Result<Option<(Head, Body, usize)>, Refusal> {
+fn head(bytes: &[u8]) -> Result<Option<(Head, Body, usize)>, Refusal> {
     let too_long = Refusal(431, "the request has too many headers or too long ones");
     let mut headers = [EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
@@ -139,9 +208,9 @@ enum Part {
 }
 
 /// A body that is being read.
-pub(super) struct Body {
+struct Body {
     part: Part,
-    pub(super) content: Vec<u8>,
+    content: Vec<u8>,
     trailers: usize,
 }
 
@@ -149,12 +218,12 @@ impl Body {
     const TOO_LONG: Refusal = Refusal(413, "the request is too long");
     const DAMAGED: Refusal = Refusal(400, "a chunk of the request is damaged");
 
-    pub(super) fn is_whole(&self) -> bool {
+    fn is_whole(&self) -> bool {
         matches!(self.part, Part::Whole | Part::Data { left: 0, last: true })
     }
 
     /// Takes what belongs to the body from the front of `buffer`; what is behind it stays. Whether the body is whole.
-    pub(super) fn take(&mut self, buffer: &mut Vec<u8>) -> Result<bool, Refusal> {
+    fn take(&mut self, buffer: &mut Vec<u8>) -> Result<bool, Refusal> {
         let mut used = 0;
         while !self.is_whole() {
             let rest = buffer.get(used..).unwrap_or_default();
@@ -173,8 +242,10 @@ impl Body {
         match self.part {
             Part::Whole => Ok(0),
             Part::Size => match httparse::parse_chunk_size(rest).map_err(|_| Self::DAMAGED)? {
-                Status::Partial if rest.len() > CHUNK_LINE_BYTES_MAX => Err(Self::DAMAGED),
-                Status::Partial => Ok(0),
+                Status::Partial if rest.len() <= CHUNK_LINE_BYTES_MAX => Ok(0),
+                // Also when all of it is there at once: what is heard does not depend on how it was cut.
+                Status::Complete((length, _)) if length > CHUNK_LINE_BYTES_MAX => Err(Self::DAMAGED),
+                Status::Partial => Err(Self::DAMAGED),
                 Status::Complete((length, 0)) => {
                     self.part = Part::Trailers;
                     Ok(length)

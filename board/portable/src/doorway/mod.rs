@@ -28,7 +28,7 @@ use smol::{
     channel::{Receiver, Sender, bounded},
 };
 
-use self::message::Refusal;
+pub use self::message::{Heard, Reader, Refusal};
 
 /// Pause after the system had nothing left for one more connection.
 const EXHAUSTED: Duration = Duration::from_secs(1);

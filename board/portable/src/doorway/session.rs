@@ -19,7 +19,7 @@ use smol::{
 
 use super::{
     Asked, Silent,
-    message::{self, Refusal},
+    message::{self, Heard, Reader, Refusal},
 };
 
 /// What is read at once, on the stack.
@@ -59,20 +59,17 @@ impl Session {
     /// Serves until either side has enough.
     pub(super) async fn serve(self) {
         let _ = self.stream.get_ref().set_nodelay(true);
-        // What was read and belongs to no request yet.
-        let mut said = Vec::new();
+        let mut reader = Reader::default();
         loop {
-            if said.is_empty() {
-                // Gives the memory back while nothing is said.
-                said = Vec::new();
+            if reader.is_silent() {
                 self.silent.set(Some(self.clock.now()));
-                let first = self.within(IDLE_MAX, self.hear(&mut said)).await;
+                let first = self.within(IDLE_MAX, self.hear(&mut reader)).await;
                 self.silent.set(None);
                 if !matches!(first, Some(Ok(()))) {
                     return;
                 }
             }
-            let (request, keep) = match self.within(REQUEST_TAKES_MAX, self.request(&mut said)).await {
+            let (request, keep) = match self.within(REQUEST_TAKES_MAX, self.request(&mut reader)).await {
                 Some(Ok(request)) => request,
                 Some(Err(Trouble::Gone)) => return,
                 Some(Err(Trouble::Refused(refusal))) => return self.refuse(refusal).await,
@@ -100,34 +97,22 @@ impl Session {
     }
 
     /// Reads more; at least one byte.
-    async fn hear(&self, said: &mut Vec<u8>) -> Result<(), Trouble> {
-        let read = self.stream.read_with(|stream| read(stream, said)).await?;
+    async fn hear(&self, reader: &mut Reader) -> Result<(), Trouble> {
+        let read = self.stream.read_with(|stream| read(stream, reader)).await?;
         if read == 0 { Err(Trouble::Gone) } else { Ok(()) }
     }
 
-    /// One whole request, and whether another may follow. What is behind it stays in `said`.
-    async fn request(&self, said: &mut Vec<u8>) -> Result<(Request, bool), Trouble> {
-        let (head, mut body) = loop {
-            if let Some((head, body, length)) = message::head(said)? {
-                said.drain(..length.min(said.len()));
-                break (head, body);
+    /// One whole request, and whether another may follow.
+    async fn request(&self, reader: &mut Reader) -> Result<(Request, bool), Trouble> {
+        loop {
+            if let Some(Heard { method, target, headers, body, keep }) = reader.request()? {
+                return Ok((Request { method, target, headers, body, visitor: self.visitor }, keep));
             }
-            self.hear(said).await?;
-        };
-        if head.waits && said.is_empty() {
-            self.write(b"HTTP/1.1 100 Continue\r\n\r\n", &[]).await?;
+            if reader.waits() {
+                self.write(b"HTTP/1.1 100 Continue\r\n\r\n", &[]).await?;
+            }
+            self.hear(reader).await?;
         }
-        while !body.take(said)? {
-            self.hear(said).await?;
-        }
-        let request = Request {
-            method: head.method,
-            target: head.target,
-            headers: head.headers,
-            body: body.content,
-            visitor: self.visitor,
-        };
-        Ok((request, head.keep))
     }
 
     async fn give(&self, response: &Response, keep: bool, without_body: bool) -> io::Result<()> {
@@ -186,9 +171,9 @@ impl Session {
 }
 
 /// What is there now, through the stack: a connection on which nothing is said has no buffer.
-fn read(mut stream: &TcpStream, said: &mut Vec<u8>) -> io::Result<usize> {
+fn read(mut stream: &TcpStream, reader: &mut Reader) -> io::Result<usize> {
     let mut bytes = [0; READ_BYTES];
     let read = stream.read(&mut bytes)?;
-    said.extend_from_slice(bytes.get(..read).unwrap_or_default());
+    reader.hear(bytes.get(..read).unwrap_or_default());
     Ok(read)
 }
