@@ -5,6 +5,7 @@
 //! gets new ones. Misuse of a port is an assertion: what a real device would only sometimes punish is punished here
 //! each time. Everything runs on one thread, nothing reads the computer's clock, and all chance comes from the seed.
 
+pub mod bluetooth;
 pub mod clock;
 pub mod console;
 pub mod drive;
@@ -27,6 +28,7 @@ use std::{
 
 use board::{Board, host::Facts};
 
+pub use bluetooth::{SimBluetooth, SimPhone};
 pub use clock::SimClock;
 pub use console::SimConsole;
 pub use drive::{Driven, Driver};
@@ -59,6 +61,8 @@ pub struct SimBoard {
     pub console: SimConsole,
     /// Links, profiles and the air.
     pub networks: SimNetworks,
+    /// Bluetooth, and phones near it.
+    pub bluetooth: SimBluetooth,
     /// Switching it off and on.
     pub power: SimPower,
     /// Chance.
@@ -85,6 +89,7 @@ impl SimBoard {
         let web = SimWeb::new(&clock);
         SimBoard {
             networks: SimNetworks::new(&clock, &web),
+            bluetooth: SimBluetooth::new(&clock),
             power: SimPower::new(&clock),
             web,
             service: SimService::new(&clock),
@@ -110,6 +115,7 @@ impl SimBoard {
         self.life.replace(Some(alive.clone()));
         self.processes.agent_came();
         let (disk, processes, web) = (self.files.clone(), self.processes.clone(), self.web.clone());
+        let bluetooth = self.bluetooth.port(&alive);
         Board {
             clock: Rc::new(clock::ClockPort { clock: self.clock.clone(), alive: alive.clone() }),
             files: Rc::new(files::FilesPort { disk: disk.clone(), alive: alive.clone() }),
@@ -120,7 +126,7 @@ impl SimBoard {
             networks: radio_port::port(&self.networks, &alive),
             power: Some(Rc::new(reboot::PowerPort { power: self.power.clone(), alive })),
             doorway: None,
-            bluetooth: None,
+            bluetooth,
             host: Rc::new(host::HostPort { facts: self.facts.borrow().clone() }),
         }
     }
@@ -158,6 +164,7 @@ impl SimBoard {
         self.processes.agent_went();
         self.console.agent_went();
         self.networks.agent_went();
+        self.bluetooth.agent_went();
     }
 
     /// The power goes and comes back. Every task of the agent must have been dropped already, or be dropped next.
