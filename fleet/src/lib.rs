@@ -32,5 +32,6 @@ pub mod refusal;
 pub mod releases;
 pub mod services;
 pub mod store;
+pub mod upgrade;
 pub mod upload;
 pub mod wiring;

@@ -28,6 +28,7 @@ use crate::{
     releases,
     services::configuration::{CHECK_EVERY, Configurations},
     store::{Address, Durability, OpenError, Store},
+    upgrade,
 };
 
 /// What to run.
@@ -193,6 +194,10 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let url = known.clone().unwrap_or(here);
     let (stop, stopped) = watch::channel(false);
     let context = Arc::new(context(&options, known, stopped.clone())?);
+    if let Err(problem) = upgrade::finish(&context).await {
+        // The next start goes on; until then an item may be deleted that an old configuration names.
+        tracing::warn!(%problem, "what older configurations use of the registry is not noted yet");
+    }
     let clock_work = tokio::spawn(write_presence(context.clone(), stopped.clone()));
     let pruning = tokio::spawn(logs::retention::keep_pruned(context.clone(), stopped.clone()));
     let sweeping = tokio::spawn(sweep::keep_swept(context.clone(), stopped.clone()));

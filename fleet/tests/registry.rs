@@ -778,6 +778,44 @@ async fn what_is_used_stays_and_what_is_not_leaves_nothing_behind() {
 }
 
 #[tokio::test]
+async fn what_was_configured_before_there_was_a_registry_is_noted_after_the_upgrade() {
+    let world = World::new().await;
+    let owner = world.owner("Acme").await;
+    namespace(&owner, "acme").await;
+    module(&owner, "camera").await;
+    let location = owner.location("North", None).await;
+    for count in 0..60 {
+        let machine = owner.machine(&location, &format!("arm {count}")).await;
+        let part = owner.main_part(&machine).await;
+        configure(&owner, &part, r#"{"modules":[{"module_id":"acme:camera"}]}"#).await;
+    }
+    let request = CreateFragmentRequest {
+        name: "base".into(),
+        organization_id: owner.organization.clone(),
+        ..Default::default()
+    };
+    let fragment: CreateFragmentResponse = owner.client.app("CreateFragment", request).await.unwrap();
+    let fill = UpdateFragmentRequest {
+        id: fragment.fragment.unwrap().id,
+        name: "base".into(),
+        fragment_config_json: Some(r#"{"modules":[{"module_id":"acme:camera"}]}"#.into()),
+        ..Default::default()
+    };
+    owner.client.app::<_, UpdateFragmentResponse>("UpdateFragment", fill).await.unwrap();
+    // As an older server would have left it.
+    let forget = |tx: &fleet::store::Tx<'_>| tx.run("DELETE FROM registry_uses", &[]);
+    world.server.context.store.write::<_, fleet::store::DbError>(forget).await.unwrap();
+    assert_eq!(item(&owner.client, "acme:camera").await.unwrap().total_robot_usage, 0);
+    let world = world.restart().await;
+    let client = world.login("api-key", &owner.key_id, &owner.key).await.unwrap();
+    assert_eq!(item(&client, "acme:camera").await.unwrap().total_robot_usage, 60);
+    let request = DeleteRegistryItemRequest { item_id: "acme:camera".into() };
+    let refused = client.app::<_, DeleteRegistryItemResponse>("DeleteRegistryItem", request).await.unwrap_err();
+    assert!(refused.message().contains("51 more"), "the fragment too: {}", refused.message());
+    world.end().await;
+}
+
+#[tokio::test]
 async fn applications_are_found_by_their_name_without_a_token() {
     let world = World::new().await;
     let owner = world.owner("Acme").await;

@@ -46,15 +46,15 @@ pub async fn now(context: &Context) {
     }
 }
 
-/// At the start and every quarter of an hour.
+/// What unfinished uploads left, at the start; everything, every quarter of an hour.
 pub async fn keep_swept(context: Arc<Context>, mut stopped: watch::Receiver<bool>) {
     loop {
         if let Err(problem) = context.artifacts.clean().await {
             tracing::warn!(%problem, "what unfinished uploads left could not be removed yet");
         }
-        now(&context).await;
         if tokio::time::timeout(EVERY, stopped.wait_for(|stop| *stop)).await.is_ok() {
             return;
         }
+        now(&context).await;
     }
 }

@@ -25,6 +25,38 @@ pub fn note(tx: &Tx<'_>, kind: &str, id: &str, config: &str) -> Result<(), DbErr
     Ok(())
 }
 
+/// Configurations of one page; each may be a mebibyte.
+const PAGE: i64 = 50;
+/// Stands in the place of a user once everything older is noted; no user is of this kind.
+const NOTED: &str = "noted";
+
+/// Notes what configurations with an id above `after` name, one page of them: the id after which to go on, or nothing
+/// when all are noted, now or long ago.
+pub fn note_older(tx: &Tx<'_>, kind: &'static str, after: &str) -> Result<Option<String>, DbError> {
+    let done = "SELECT 1 FROM registry_uses WHERE user_kind = $1 AND user_id = $2";
+    if tx.first(done, &[NOTED.into(), kind.into()], |_| Ok(()))?.is_some() {
+        return Ok(None);
+    }
+    let sql = match kind {
+        "part" => "SELECT id, config FROM parts WHERE id > $1 ORDER BY id LIMIT $2",
+        _ => "SELECT id, config FROM fragments WHERE id > $1 ORDER BY id LIMIT $2",
+    };
+    let page = tx.all(sql, &[after.into(), PAGE.into()], |row| Ok((row.text(0)?, row.text(1)?)))?;
+    for (id, config) in &page {
+        if may_name_some(config) {
+            note(tx, kind, id, config)?;
+        }
+    }
+    match page.into_iter().next_back() {
+        Some((last, _)) => Ok(Some(last)),
+        None => {
+            let sql = "INSERT INTO registry_uses (user_kind, user_id, owner, name) VALUES ($1, $2, '', '')";
+            tx.run(sql, &[NOTED.into(), kind.into()])?;
+            Ok(None)
+        }
+    }
+}
+
 /// The part or fragment is gone.
 pub fn forget(tx: &Tx<'_>, kind: &str, id: &str) -> Result<(), DbError> {
     tx.run("DELETE FROM registry_uses WHERE user_kind = $1 AND user_id = $2", &[kind.into(), id.into()])?;
