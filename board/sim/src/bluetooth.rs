@@ -46,6 +46,9 @@ struct Inner {
     waiting: RefCell<Vec<Waker>>,
 }
 
+/// Values that a phone was told of.
+pub type Told = Vec<(Uuid, Vec<u8>)>;
+
 /// One offer that stands.
 struct Live {
     offer: Offer,
@@ -54,7 +57,7 @@ struct Live {
     visits: RefCell<VecDeque<Visit>>,
     ended: RefCell<Option<BluetoothError>>,
     waiting: RefCell<Vec<Waker>>,
-    phones: RefCell<BTreeMap<String, Vec<(Uuid, Vec<u8>)>>>,
+    phones: RefCell<BTreeMap<String, Told>>,
 }
 
 impl SimBluetooth {
@@ -235,7 +238,7 @@ impl SimPhone {
 
     /// Values that it was told of, since it asked last.
     #[must_use]
-    pub fn told(&self) -> Vec<(Uuid, Vec<u8>)> {
+    pub fn told(&self) -> Told {
         let live = self.bluetooth.live();
         live.and_then(|live| live.phones.borrow_mut().get_mut(&self.name).map(std::mem::take)).unwrap_or_default()
     }
