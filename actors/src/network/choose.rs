@@ -18,10 +18,11 @@ use crate::kit::backoff::Backoff;
 const RETRY_FIRST: Duration = Duration::from_secs(30);
 /// Longest wait then.
 const RETRY_MAX: Duration = Duration::from_secs(15 * 60);
-/// First wait after a refusal: somebody has to change something, here or at the access point.
-const REFUSED_FIRST: Duration = Duration::from_secs(5 * 60);
+/// First wait after a refusal, where somebody has to change something here or at the access point, and after asking in
+/// vain for what is not in the air, which keeps the radio busy for up to a minute.
+const SELDOM_FIRST: Duration = Duration::from_secs(5 * 60);
 /// Longest wait then.
-const REFUSED_MAX: Duration = Duration::from_secs(60 * 60);
+const SELDOM_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// One network and how it went with it.
 #[derive(Clone, Debug)]
@@ -31,7 +32,7 @@ struct Tried {
     next: Mono,
     /// It was in the air when it was tried.
     seen: bool,
-    refused: bool,
+    seldom: bool,
     wait: Backoff,
     /// What was said, so that the same is not said again each time.
     why: String,
@@ -108,14 +109,14 @@ impl Attempts {
 
     /// It did not work; says whether that is news. `seen` when it was in the air, `refused` when it did not want us.
     pub fn failed(&mut self, now: Mono, key: &str, seen: bool, refused: bool, why: &str) -> bool {
-        let seed = self.seed;
+        let (seed, seldom) = (self.seed, refused || !seen);
         let before = self.tried.iter().position(|tried| tried.key == key).map(|place| self.tried.swap_remove(place));
         let news = before.as_ref().is_none_or(|before| before.why != why);
-        let same = before.filter(|before| before.refused == refused).map(|before| before.wait);
-        let (first, max) = if refused { (REFUSED_FIRST, REFUSED_MAX) } else { (RETRY_FIRST, RETRY_MAX) };
+        let same = before.filter(|before| before.seldom == seldom).map(|before| before.wait);
+        let (first, max) = if seldom { (SELDOM_FIRST, SELDOM_MAX) } else { (RETRY_FIRST, RETRY_MAX) };
         let mut wait = same.unwrap_or_else(|| Backoff::new(first, max, seed));
         let next = now + wait.next_delay();
-        self.tried.push(Tried { key: key.to_owned(), next, seen, refused, wait, why: why.to_owned() });
+        self.tried.push(Tried { key: key.to_owned(), next, seen, seldom, wait, why: why.to_owned() });
         news
     }
 

@@ -222,6 +222,8 @@ pub struct Machine {
     rescan: bool,
     attempts: Attempts,
     giving: Option<Giving>,
+    /// What was given while something that does not work was taken back.
+    next_giving: Option<(u64, Given)>,
     round: Option<Round>,
     round_at: Mono,
     round_wait: Backoff,
@@ -265,6 +267,7 @@ impl Machine {
             rescan: false,
             attempts: Attempts::new(seed),
             giving: None,
+            next_giving: None,
             round: None,
             round_at: Mono::BOOT,
             round_wait: Backoff::new(ROUND_FIRST, ROUND_MAX, seed),
@@ -349,7 +352,7 @@ impl Machine {
     pub fn air(&self) -> Air {
         let subnets: Vec<Subnet> = self.links.links.iter().filter_map(|link| link.address).collect();
         let radio = if self.is_disabled() { None } else { self.radio().cloned() };
-        Air { seen: Rc::clone(&self.seen), radio, trouble: self.trouble(), subnets: subnets.into() }
+        Air { seen: Rc::clone(&self.seen), radio, trouble: self.obstacle(), subnets: subnets.into() }
     }
 
     /// Rises with each reason for others to see for themselves whether something can be reached now.
@@ -364,7 +367,10 @@ impl Machine {
         let unsaved = self.untuned.as_ref().map(|why| format!("the radio could not be set: {why}"));
         let unrebooted = self.unrebooted.as_ref().map(|why| (**why).to_owned());
         let refused = self.refused.iter().take(REFUSED_MAX).cloned();
-        let trouble = self.trouble().map(|why| (*why).to_owned());
+        // A device that needs no network manager is well without one.
+        let needed = self.wants.as_ref().is_some_and(|wants| !wants.networks.is_empty());
+        let trouble = self.obstacle().filter(|_| needed || self.links.manager != Manager::Absent);
+        let trouble = trouble.map(|why| (*why).to_owned());
         Report {
             connectivity: self.connectivity(),
             links: self.links.links.iter().filter(|link| counts(link)).cloned().collect(),
@@ -374,17 +380,14 @@ impl Machine {
     }
 
     /// Why nothing can be done about the network, in words.
-    fn trouble(&self) -> Option<Rc<str>> {
+    fn obstacle(&self) -> Option<Rc<str>> {
         if self.wants.is_none() || self.is_disabled() {
             return None;
         }
         match &self.links.manager {
             Manager::Ready => self.missing_radio(),
             Manager::Unusable(why) => Some(why.as_str().into()),
-            Manager::Absent => {
-                let needed = self.wants.as_ref().is_some_and(|wants| !wants.networks.is_empty());
-                needed.then(|| "no network manager runs on this device, and networks are configured: install it".into())
-            }
+            Manager::Absent => Some("no network manager runs on this device: install and start it".into()),
         }
     }
 
@@ -503,8 +506,12 @@ impl Machine {
     fn give(&mut self, attempt: u64, given: Given, effects: &mut Effects) {
         self.joining = Joining { attempt, outcome: Outcome::Trying, ..self.joining.clone() };
         if !self.can_work() {
-            let why = self.trouble().unwrap_or_else(|| "this device cannot manage networks now".into());
+            let why = self.obstacle().unwrap_or_else(|| "this device is not to manage networks".into());
             self.joining.outcome = Outcome::Failed(why);
+            return;
+        }
+        if self.giving.as_ref().is_some_and(|giving| giving.stage == GivingStage::TakeBack) {
+            self.next_giving = Some((attempt, given));
             return;
         }
         // Whatever goes on is dropped: somebody waits. What it has done to the profiles is found by comparing.
@@ -519,9 +526,8 @@ impl Machine {
     }
 
     fn fail_giving(&mut self, why: &str) {
-        if let Some(giving) = self.giving.take()
-            && giving.stage != GivingStage::TakeBack
-        {
+        let (waiting, giving) = (self.next_giving.take(), self.giving.take());
+        if waiting.is_some() || giving.is_some_and(|giving| giving.stage != GivingStage::TakeBack) {
             self.joining.outcome = Outcome::Failed(why.into());
         }
     }
@@ -597,9 +603,13 @@ impl Machine {
                 let why = refused.pop().unwrap_or_else(|| "the network could not be stored".to_owned());
                 self.fail_giving(&why);
             }
-            Some((GivingStage::TakeBack, _)) => self.giving = None,
+            Some((GivingStage::TakeBack, _)) => {
+                self.giving = None;
+                if let Some((attempt, given)) = self.next_giving.take() {
+                    self.give(attempt, given, effects);
+                }
+            }
             Some((GivingStage::Join, _)) | None => {
-                refused.iter().for_each(|why| tell(effects, Effect::Note(why.clone())));
                 self.forget = self.forget && !refused.is_empty();
                 self.synced(now, refused);
             }
@@ -876,17 +886,26 @@ impl Machine {
         if self.is_untuned() && self.tune_at <= now {
             return Some(Work::Tune(self.tuning()));
         }
-        if let Some(key) = self.rejoin.pop() {
-            return Some(Work::Join(key));
+        while let Some(key) = self.rejoin.pop() {
+            if self.present_of(&key).is_some() {
+                return Some(Work::Join(key));
+            }
         }
         if self.rescan {
             return Some(Work::Scan(self.radio().map(|radio| radio.interface.clone())));
         }
-        let round = self.round.as_mut()?;
-        match &mut round.stage {
-            RoundStage::Look => Some(Work::Scan(self.radio().map(|radio| radio.interface.clone()))),
-            RoundStage::Try(left) if left.is_empty() => Some(Work::JoinKnown),
-            RoundStage::Try(left) => Some(Work::Join(left.remove(0))),
+        let scan = Work::Scan(self.radio().map(|radio| radio.interface.clone()));
+        let there = |key: &String| self.present.iter().flatten().any(|profile| profile.key == *key);
+        match &mut self.round.as_mut()?.stage {
+            RoundStage::Look => Some(scan),
+            // The configuration may have changed since they were lined up.
+            RoundStage::Try(left) => match left.iter().position(there) {
+                Some(next) => left.drain(..=next).next_back().map(Work::Join),
+                None => {
+                    left.clear();
+                    Some(Work::JoinKnown)
+                }
+            },
             RoundStage::Verify { .. } | RoundStage::Rest => None,
         }
     }

@@ -57,9 +57,10 @@ impl Facts<'_> {
     }
 }
 
-/// Bridges and the like, which are always up, connect to nothing.
+/// A service port with an address of its own and the like, which are always up, connect to nothing.
+#[must_use]
 pub fn counts(link: &Link) -> bool {
-    link.address.is_some() && (link.default_route || link.ssid.is_some() || link.key.is_some())
+    link.default_route || link.ssid.is_some() || link.key.is_some()
 }
 
 /// The answer to our own question.

@@ -522,7 +522,7 @@ pub static FIELDS: &[Field] = {
             WEB_URL,
             Unset,
             Everyone,
-            "Asked to find out whether there is internet. Unset or empty: the system's own check.",
+            "Asked whether there is internet where neither the fleet server nor the system's own check says so. Over http it must answer 204, or 200 with a text that begins with `ok` or `NetworkManager is online`; over https any answer will do. Unset or empty: the fleet server's own address.",
         ),
         row(
             AllowIdentityChange,

@@ -36,6 +36,8 @@ struct Inner {
     /// Sleepers wake at multiples of this.
     phase: Cell<Moment>,
     serial: Cell<u64>,
+    /// Moments at which somebody who slept was woken.
+    wakes: Cell<u64>,
     sleepers: RefCell<BTreeMap<Place, Waker>>,
     happenings: RefCell<BTreeMap<Place, Box<dyn FnOnce()>>>,
 }
@@ -64,6 +66,7 @@ impl SimClock {
                 synchronised: Cell::new(true),
                 phase: Cell::new(1),
                 serial: Cell::new(0),
+                wakes: Cell::new(0),
                 sleepers: RefCell::default(),
                 happenings: RefCell::default(),
             }),
@@ -110,9 +113,18 @@ impl SimClock {
         while let Some(what) = take_due(&self.inner.happenings, now) {
             what();
         }
+        let mut woken = false;
         while let Some(waker) = take_due(&self.inner.sleepers, now) {
             waker.wake();
+            woken = true;
         }
+        self.inner.wakes.set(self.inner.wakes.get() + u64::from(woken));
+    }
+
+    /// At how many moments the device was woken because somebody on it had slept long enough.
+    #[must_use]
+    pub fn wakes(&self) -> u64 {
+        self.inner.wakes.get()
     }
 
     /// Somebody sets the wall clock: it jumps by this many milliseconds. Monotonic time does not notice.

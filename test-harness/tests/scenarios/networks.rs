@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use board::network::{Address, Manager, Medium, Profile};
-use board_sim::radio::{AccessPoint, Beyond, Cable, ssid};
+use board_sim::{
+    Random,
+    radio::{AccessPoint, Beyond, Cable, ssid},
+};
 use serde_json::{Value, json};
 use test_harness::world::{Hands, Seed, World, hours, minutes, seconds};
 
@@ -317,16 +320,72 @@ fn a_month_offline_costs_little() {
     let mut world = given(14, &json!({"house": wifi("house", 0), "shed": wifi("shed", 1)}), &json!({}));
     world.board.networks.place(AccessPoint::new("somebody else's", "another password"));
     unplug(&world);
-    let before = world.board.networks.counts();
+    let (before, wakes) = (world.board.networks.counts(), world.board.clock.wakes());
     let month = hours(24 * 30);
     world.run_for(month);
+    let wakes = world.board.clock.wakes() - wakes;
     let after = world.board.networks.counts();
     let (scans, joins, calls) = (after.scans - before.scans, after.joins - before.joins, after.calls - before.calls);
-    println!("a month offline: {scans} scans, {joins} tries, {calls} calls; every 15 s would be 172800 scans");
+    println!(
+        "a month offline: {scans} scans, {joins} tries, {calls} calls, {wakes} moments at which anybody of the whole agent \
+         (or of what it calls) was woken; a scan every 15 s would be 172800"
+    );
     assert!((4_000..7_000).contains(&scans), "{scans}");
     assert!(joins < 12_000, "{joins}");
     world.board.networks.place(AccessPoint::new("shed", PSK));
     assert_joins(&mut world, "shed", minutes(11));
     let name = world.board.networks.links().remove(0).ssid;
     assert_eq!(name, Some(ssid("shed")));
+}
+
+/// One thing that happens to the network.
+fn mishap(world: &mut World, random: &Random) {
+    let networks = world.board.networks.clone();
+    let name = *random.pick(&["house", "shed", "barn"]);
+    let beyond = *random.pick(&[Beyond::Internet, Beyond::Internet, Beyond::Nothing, Beyond::Portal]);
+    let dhcp = random.chance(80);
+    match random.below(12) {
+        0..=2 => networks.place(AccessPoint { beyond, dhcp, ..AccessPoint::new(name, PSK) }),
+        3 | 4 => networks.silence(name),
+        5 => networks.place(AccessPoint::new(name, "another password")),
+        6 => networks.cable("eth0", Cable { plugged: random.chance(50), dhcp, beyond }),
+        7 => networks.unplug_radio("wlan0"),
+        8 => networks.plug_radio("wlan0", random.chance(50)),
+        9 => networks.restart_manager(seconds(1 + random.below(100))),
+        10 => networks.refuse_profiles(Some("no room").filter(|_| random.chance(50))),
+        _ if random.chance(50) => world.cut_power(),
+        _ => world.kill_agent(),
+    }
+}
+
+#[test]
+fn whatever_happens_the_device_comes_back_with_what_it_was_given_and_nothing_else() {
+    for seed in 0..12 {
+        let networks = json!({"house": wifi("house", 3), "shed": wifi("shed", 2), "barn": wifi("barn", 1)});
+        let flag = json!({"turn_on_hotspot_if_wifi_has_no_internet": seed % 2 == 0});
+        let mut world = given(seed, &networks, &flag);
+        let random = Random::new(seed);
+        let by_itself = random.chance(50);
+        world.board.networks.set_by_itself(by_itself);
+        for _ in 0..60 {
+            mishap(&mut world, &random);
+            world.run_for(seconds(1 + random.below(400)));
+            assert_eq!(world.board.networks.admins(), [wired_by_admin()], "seed {seed}");
+        }
+        let air = world.board.networks.clone();
+        air.refuse_profiles(None);
+        air.set_manager(Manager::Ready);
+        air.plug_radio("wlan0", false);
+        unplug(&world);
+        for name in ["shed", "barn"] {
+            air.silence(name);
+        }
+        air.place(AccessPoint::new("house", PSK));
+        // What was refused is tried again after six hours at the latest, and joined within one.
+        let back = |hands: &Hands| {
+            let ours = hands.board.networks.ours().len() == 3;
+            ours && hands.board.networks.joined().as_deref() == Some("house") && hands.board.web.is_online()
+        };
+        assert!(world.run_until(hours(8), back), "seed {seed}\n{}", world.chronicle.tail(60));
+    }
 }

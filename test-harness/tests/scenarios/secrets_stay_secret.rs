@@ -1,11 +1,11 @@
 //! What is secret is in no chronicle, no report, no log line, and in no file that others may read.
 
 use board::{files::Access, process::Exit};
-use board_sim::Reached;
+use board_sim::{Reached, radio::AccessPoint};
 use serde_json::json;
-use test_harness::world::{World, hours, minutes, seconds};
+use test_harness::world::{Seed, World, hours, minutes, seconds};
 
-use crate::{serving, variable};
+use crate::{assert_serves, serving, variable};
 
 const PLANTED: &str = "planted-7f3a";
 
@@ -36,6 +36,37 @@ fn of_the_environment_and_of_networks() {
     world.cut_power();
     world.run_for(minutes(30));
     assert_eq!(variable(&world, "TOKEN").as_deref(), Some(PLANTED), "it reaches whom it is for");
+    assert_hidden(&world);
+}
+
+#[test]
+fn of_networks_that_are_stored_refused_and_joined() {
+    let mut world = World::new(Seed(4));
+    let networks = &world.board.networks;
+    networks.install();
+    networks.plug_radio("wlan0", false);
+    networks.place(AccessPoint::new("refuses", "another password"));
+    networks.place(AccessPoint::new("home", PLANTED));
+    let given = json!({
+        "home": {"type": "wifi", "ssid": "home", "psk": PLANTED},
+        "refuses": {"type": "wifi", "ssid": "refuses", "psk": PLANTED, "priority": 10}
+    });
+    // From the manufacturer: it has to be online once before it can be told.
+    let defaults = json!({
+        "advanced_settings": {"release_keys": [world.factory.public_key()]}, "additional_networks": given
+    });
+    world.board.files.put(api::brand::DEFAULTS_FILE, defaults.to_string(), Access::Private);
+    world.board.networks.set_by_itself(false);
+    world.start();
+    assert_serves(&mut world, "1.0.0", minutes(5));
+    assert_eq!(world.board.networks.joined().as_deref(), Some("home"));
+    world.board.networks.refuse_profiles(Some("no room"));
+    let changed = json!({"home": {"type": "wifi", "ssid": "home", "psk": PLANTED, "priority": 3}});
+    world.cloud.set_section("additional_networks", &changed);
+    world.run_for(minutes(30));
+    let told = world.cloud.status().network.expect("told");
+    assert!(told.trouble.iter().any(|why| why.contains("no room")), "{told:?}");
+    assert!(world.board.networks.counts().joins >= 2);
     assert_hidden(&world);
 }
 
