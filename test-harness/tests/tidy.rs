@@ -215,6 +215,26 @@ fn nothing_is_left_for_later() {
     none("what is not done is an issue, not a comment", &found);
 }
 
+#[test]
+fn tests_that_documents_name_are_there() {
+    let (sources, documents) = (rust(), files(&[".md"]));
+    let is_test = |name: &str| sources.iter().any(|source| source.text.contains(&format!("fn {name}(")));
+    let settings = documents.iter().find(|document| document.path == "docs/config.md").expect("it is generated");
+    let is_setting = |name: &str| settings.text.contains(&format!("`{name}`"));
+    let is_name = |word: &&str| {
+        word.matches('_').count() > 1
+            && word.bytes().all(|byte| byte.is_ascii_lowercase() || matches!(byte, b'0'..=b'9' | b'_'))
+    };
+    let found: Vec<_> = documents
+        .iter()
+        .filter(|document| ["docs/provisioning.md", "docs/bluetooth.md", "docs/security.md"].contains(&&*document.path))
+        .flat_map(|document| document.text.split('`').skip(1).step_by(2).map(|word| (&document.path, word)))
+        .filter(|(_, word)| is_name(word) && !is_test(word) && !is_setting(word))
+        .map(|(path, word)| format!("{path}: {word}"))
+        .collect();
+    none("a document that names a test which is gone proves nothing any more", &found);
+}
+
 /// Printed, not refused: a table may be long, logic seldom has to be.
 #[test]
 fn long_files_are_seen() {

@@ -1,3 +1,5 @@
+//! Phones of every kind: those that know the way, those that guess, and those that send nonsense.
+
 use std::{rc::Rc, sync::OnceLock, time::Duration};
 
 use api::Secret;
