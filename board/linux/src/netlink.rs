@@ -139,9 +139,14 @@ pub(crate) struct Radios {
 
 impl Radios {
     const GET_WIPHY: u8 = 1;
+    const NEW_INTERFACE: u8 = 7;
+    const DELETE_INTERFACE: u8 = 8;
     const REQUEST_COUNTRY: u8 = 27;
     const SET_POWER_SAVE: u8 = 61;
     const INTERFACE_INDEX: u16 = 3;
+    const INTERFACE_NAME: u16 = 4;
+    const INTERFACE_TYPE: u16 = 5;
+    const ADDRESS: u16 = 6;
     const COUNTRY: u16 = 33;
     const POWER_SAVE: u16 = 93;
     const COMBINATIONS: u16 = 120;
@@ -174,6 +179,41 @@ impl Radios {
             both |= combinations.is_some_and(|(_, list)| attributes(list).any(|(_, one)| allows_both(one)));
         })?;
         Ok(both)
+    }
+
+    /// Makes a second interface of this radio, for an access point beside the station.
+    pub(crate) fn add_access_point(&self, beside: &str, name: &str) -> io::Result<()> {
+        const ACCESS_POINT: u32 = 3;
+        let index = self.index(beside)?;
+        let text = fs::read_to_string(format!("/sys/class/net/{beside}/address"))?;
+        let mut address: Vec<u8> = text
+            .trim()
+            .split(':')
+            .map(|byte| u8::from_str_radix(byte, 16))
+            .collect::<Result<_, _>>()
+            .map_err(io::Error::other)?;
+        // Of its own, and marked as one that is locally given.
+        if let [first, .., last] = &mut *address {
+            *first |= 0x02;
+            *last ^= 0x01;
+        }
+        let body = generic(
+            Self::NEW_INTERFACE,
+            &[
+                (Self::INTERFACE_INDEX, &index),
+                (Self::INTERFACE_NAME, format!("{name}\0").as_bytes()),
+                (Self::INTERFACE_TYPE, &ACCESS_POINT.to_ne_bytes()),
+                (Self::ADDRESS, &address),
+            ],
+        );
+        ask(&self.socket, self.family, ACK, &body, |_, _| ())
+    }
+
+    /// Takes an interface of a radio away again. Whether there was one.
+    pub(crate) fn remove(&self, name: &str) -> io::Result<bool> {
+        let Ok(index) = self.index(name) else { return Ok(false) };
+        let body = generic(Self::DELETE_INTERFACE, &[(Self::INTERFACE_INDEX, &index)]);
+        ask(&self.socket, self.family, ACK, &body, |_, _| ()).map(|()| true)
     }
 
     /// Switches power save of a link on or off, from now on.

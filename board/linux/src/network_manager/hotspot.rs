@@ -1,29 +1,33 @@
 //! The hotspot: an access point with addresses and names for phones, which leaves nothing behind.
 //!
 //! The profile is never on disk and belongs to the agent's connection to the bus: when the agent dies, the network manager
-//! closes the hotspot by itself.
+//! closes the hotspot by itself. Where the radio can be an access point and a station on two channels, the hotspot gets an
+//! interface of its own beside the one that joins networks.
 
 use std::{collections::HashMap, fs, net::Ipv4Addr, path::Path, time::Duration};
 
 use board::network::{Hotspot, NetworkError, Subnet};
-use smol::future::FutureExt as _;
+use smol::{future::FutureExt as _, stream::StreamExt as _};
 use zbus::zvariant::{ObjectPath, OwnedValue, Value};
 
 use super::{
     NetworkManager,
     activation::{Failure, Watching},
-    daemon::{ACTIVE, Daemon, NAME, NOTHING, PATH, object, trouble, uuid},
+    daemon::{ACTIVE, DEVICE, Daemon, NAME, NOTHING, PATH, PROPERTIES, object, trouble, uuid},
     dnsmasq::Started,
+    known::{self, Device, state},
     reasons::device as reason,
     settings,
 };
-use crate::netlink::{self, Addressed};
+use crate::netlink::{self, Addressed, Radios};
 
 /// An access point that does not start is reported after 25 seconds.
 const OPEN_MAX: Duration = Duration::from_secs(45);
 /// The name server is started before the hotspot is up.
 const NAMES_MAX: Duration = Duration::from_secs(3);
 const CLOSE_MAX: Duration = Duration::from_secs(10);
+/// A new interface is ready once wpa_supplicant has it.
+const BESIDE_MAX: Duration = Duration::from_secs(10);
 /// Where the network manager looks for the name server.
 const DNSMASQ: [&str; 6] = [
     "/usr/local/sbin/dnsmasq",
@@ -37,10 +41,11 @@ const DNSMASQ: [&str; 6] = [
 impl NetworkManager {
     pub(super) async fn open(&self, hotspot: &Hotspot) -> Result<(), NetworkError> {
         let daemon = self.daemon()?;
-        let device = self.radio(Some(&hotspot.interface))?;
-        if !self.links_now().radios.iter().any(|radio| radio.interface == device.interface && radio.access_point) {
+        let mut device = self.radio(Some(&hotspot.interface))?;
+        let radios = self.links_now().radios;
+        let Some(radio) = radios.iter().find(|radio| radio.interface == device.interface && radio.access_point) else {
             return Err(NetworkError::Refused(format!("{} cannot be an access point", device.interface)));
-        }
+        };
         // Without it the network manager opens a hotspot on which no phone gets an address.
         if !DNSMASQ.iter().any(|path| Path::new(path).exists()) {
             let words = "dnsmasq is not installed, which gives phones their addresses (Debian: dnsmasq-base)";
@@ -56,6 +61,17 @@ impl NetworkManager {
             // A hotspot without the sign-in sheet is better than none.
             log::warn!("the hotspot's names cannot be set, its page opens by address only: {error}");
         }
+        if radio.both {
+            match self.beside(&daemon, &device.interface).await {
+                Ok(beside) => device = beside,
+                Err(error) => {
+                    self.names().remove();
+                    self.remove_beside();
+                    self.give_up_both(&device.interface);
+                    return Err(error);
+                }
+            }
+        }
         let opened = self.open_on(&daemon, hotspot, &device.path, &device.interface).await;
         self.names().remove();
         if opened.is_err() {
@@ -63,6 +79,47 @@ impl NetworkManager {
             let _ = self.close(&daemon).await;
         }
         opened
+    }
+
+    /// An interface of the same radio for the hotspot, so that the first one can join networks meanwhile.
+    async fn beside(&self, daemon: &Daemon, interface: &str) -> Result<Device, NetworkError> {
+        let mut states = daemon.signals(None, DEVICE, "StateChanged", None).await?;
+        let name = self.own_interface();
+        let made = Radios::open().and_then(|radios| radios.add_access_point(interface, &name));
+        made.map_err(|error| NetworkError::Refused(format!("{interface} takes no access point beside it: {error}")))?;
+        let limit = self.clock().now() + BESIDE_MAX;
+        let mut mine = false;
+        loop {
+            let known = known::ask(daemon, self.mark()).await?;
+            if let Some(device) = known.devices.iter().find(|device| device.interface == name) {
+                if !mine {
+                    // Not for the networks that the network manager joins by itself.
+                    let never = (DEVICE, "Autoconnect", Value::from(false));
+                    daemon.call(&device.path, PROPERTIES, "Set", &never).await?;
+                    mine = true;
+                }
+                if device.state >= state::DISCONNECTED {
+                    return Ok(device.clone());
+                }
+            }
+            let over = async {
+                self.clock().sleep_until(limit).await;
+                None
+            };
+            if states.next().or(over).await.is_none() {
+                return Err(NetworkError::Refused(format!("{name} was made beside {interface} and is not ready")));
+            }
+        }
+    }
+
+    /// The interface that an agent made, also one that was killed.
+    pub(super) fn remove_beside(&self) {
+        match Radios::open().and_then(|radios| radios.remove(&self.own_interface())) {
+            Ok(true) => log::debug!("{} is removed", self.own_interface()),
+            Ok(false) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => log::warn!("{} could not be removed: {error}", self.own_interface()),
+        }
     }
 
     async fn open_on(
@@ -135,6 +192,7 @@ impl NetworkManager {
                 return Err(error);
             }
         }
+        self.remove_beside();
         Ok(())
     }
 }

@@ -140,7 +140,8 @@ impl NetworkManager {
         let daemon = self.daemon()?;
         let mut best: Option<(i64, u64, Device, String, Option<Ssid>)> = None;
         for device in self.known_devices().into_iter().filter(|device| device.wifi || device.ethernet) {
-            if matches!(device.owned, Some(Owned::Hotspot)) || device.state < state::DISCONNECTED {
+            let ours = device.owned == Some(Owned::Hotspot) || device.interface == self.own_interface();
+            if ours || device.state < state::DISCONNECTED {
                 continue;
             }
             let Ok(properties) = daemon.all(&device.path, DEVICE).await else { continue };

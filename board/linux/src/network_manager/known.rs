@@ -115,6 +115,11 @@ pub(super) async fn ask(daemon: &Daemon, mark: &Mark) -> Result<Known, NetworkEr
             {
                 device.ssid = Ssid::new(&heard.bytes("Ssid"));
             }
+            if device.interface == mark.interface() {
+                // The hotspot's own, and no radio to choose.
+                known.devices.push(device);
+                continue;
+            }
             let access_point = wireless.number("WirelessCapabilities") & CAN_BE_ACCESS_POINT != 0;
             let mut both =
                 || radios.get_or_insert_with(Radios::open).as_ref().ok()?.both_at_once(&device.interface).ok();

@@ -80,6 +80,8 @@ struct Shared {
     waiting: RefCell<Vec<Waker>>,
     /// Profiles that were changed since they were last joined: what is connected by them still uses what was.
     stale: RefCell<HashSet<String>>,
+    /// Radios that cannot be an access point beside a station although they say so.
+    broken: RefCell<HashSet<String>>,
     tasks: RefCell<Vec<Task<()>>>,
     started: Cell<bool>,
 }
@@ -105,6 +107,7 @@ impl NetworkManager {
                 links: RefCell::default(),
                 waiting: RefCell::default(),
                 stale: RefCell::default(),
+                broken: RefCell::default(),
                 tasks: RefCell::default(),
                 started: Cell::new(false),
             }),
@@ -118,6 +121,7 @@ impl NetworkManager {
         }
         // A killed agent may have left it.
         self.shared.names.remove();
+        self.remove_beside();
         self.shared.publish();
         let sessions = self.shared.executor.spawn(sessions(Rc::clone(&self.shared)));
         let kernel = self.shared.executor.spawn(kernel_changes(Rc::clone(&self.shared)));
@@ -138,6 +142,17 @@ impl NetworkManager {
 
     fn mark(&self) -> &Mark {
         &self.shared.mark
+    }
+
+    /// The interface that the agent makes for a hotspot beside a station. Within the kernel's 15 bytes.
+    fn own_interface(&self) -> String {
+        self.mark().interface()
+    }
+
+    /// The radio promised an access point beside a station and did not keep it.
+    fn give_up_both(&self, interface: &str) {
+        self.shared.broken.borrow_mut().insert(interface.to_owned());
+        self.shared.publish();
     }
 
     fn names(&self) -> &Names {
@@ -184,7 +199,10 @@ impl NetworkManager {
 impl Shared {
     /// Makes the snapshot anew and wakes who waits for a change.
     fn publish(&self) {
-        let links = links::links(&self.known.borrow(), &Kernel::read());
+        let mut links = links::links(&self.known.borrow(), &Kernel::read());
+        for radio in &mut links.radios {
+            radio.both &= !self.broken.borrow().contains(&radio.interface);
+        }
         if *self.links.borrow() != links {
             *self.links.borrow_mut() = links;
             self.waiting.take().into_iter().for_each(Waker::wake);

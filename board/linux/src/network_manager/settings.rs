@@ -41,6 +41,12 @@ impl Mark {
         format!("{}.hotspot", self.0)
     }
 
+    /// Name of the interface that a hotspot beside a station gets; the kernel allows 15 bytes.
+    pub(super) fn interface(&self) -> String {
+        let brand: String = self.0.chars().take(12).collect();
+        format!("{brand}-ap")
+    }
+
     /// The key of a profile, when it is the agent's.
     pub(super) fn key(&self, received: &Received) -> Option<String> {
         self.user_data(received, &self.key_name())
