@@ -1,6 +1,6 @@
 //! Calls to BlueZ, and its adapters.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, fs, path::Path};
 
 use board::bluetooth::BluetoothError;
 use serde::Serialize;
@@ -16,6 +16,8 @@ use crate::bus::There;
 pub(super) const ADAPTER: &str = "org.bluez.Adapter1";
 pub(super) const GATT: &str = "org.bluez.GattManager1";
 pub(super) const ADVERTISING: &str = "org.bluez.LEAdvertisingManager1";
+/// Where the kernel says which radios are held off.
+const RFKILL: &str = "/sys/class/rfkill";
 /// Messages that wait while their reader waits for an answer.
 const QUEUE: usize = 32;
 
@@ -108,12 +110,41 @@ impl Daemon {
         }
         match self.set(adapter, ADAPTER, "Powered", Value::from(true)).await {
             Ok(()) => Ok(true),
-            Err(error) if said(&error).contains("lock") => Err(BluetoothError::Blocked(format!(
-                "{adapter} is held by rfkill: try 'rfkill unblock bluetooth', or the switch of this device"
-            ))),
-            Err(error) => Err(refused(&error)),
+            // BlueZ says no more than that it failed.
+            Err(error) => Err(match blocked(Path::new(RFKILL), adapter) {
+                Some(Block::Switch) => BluetoothError::Blocked(format!("a switch of this device holds {adapter} off")),
+                Some(Block::Software) => {
+                    BluetoothError::Blocked(format!("rfkill holds {adapter} off: try 'rfkill unblock bluetooth'"))
+                }
+                None => refused(&error),
+            }),
         }
     }
+}
+
+/// What holds a radio off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Block {
+    /// A switch that a person can reach.
+    Switch,
+    /// A setting.
+    Software,
+}
+
+/// What the kernel says of the radio behind `/org/bluez/hci0`.
+fn blocked(folder: &Path, adapter: &str) -> Option<Block> {
+    let name = adapter.rsplit('/').next()?;
+    let read = |path: &Path, what: &str| fs::read_to_string(path.join(what)).unwrap_or_default().trim().to_owned();
+    fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).find_map(|path| {
+        if read(&path, "name") != name {
+            return None;
+        }
+        match (read(&path, "hard").as_str(), read(&path, "soft").as_str()) {
+            ("1", _) => Some(Block::Switch),
+            (_, "1") => Some(Block::Software),
+            _ => None,
+        }
+    })
 }
 
 /// Whether an adapter came or went, or what it can do.
@@ -147,4 +178,31 @@ pub(super) fn said(error: &zbus::Error) -> String {
 
 pub(super) fn refused(error: &zbus::Error) -> BluetoothError {
     BluetoothError::Refused(said(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_holds_it_off() {
+        let folder = tempfile::tempdir().unwrap();
+        for (radio, name, soft, hard) in [
+            ("rfkill0", "phy0", "1", "1"),
+            ("rfkill1", "hci0", "0", "0"),
+            ("rfkill2", "hci1", "1", "0"),
+            ("rfkill3", "hci2", "1", "1"),
+        ] {
+            let radio = folder.path().join(radio);
+            fs::create_dir(&radio).unwrap();
+            for (file, value) in [("name", name), ("soft", soft), ("hard", hard)] {
+                fs::write(radio.join(file), format!("{value}\n")).unwrap();
+            }
+        }
+        let table = [("hci0", None), ("hci1", Some(Block::Software)), ("hci2", Some(Block::Switch)), ("hci3", None)];
+        for (adapter, expected) in table {
+            assert_eq!(blocked(folder.path(), &format!("/org/bluez/{adapter}")), expected, "{adapter}");
+        }
+        assert_eq!(blocked(Path::new("/nonexistent"), "/org/bluez/hci0"), None);
+    }
 }
