@@ -403,7 +403,9 @@ fn an_agent_that_is_killed_while_it_stops_was_stopped_all_the_same() {
     eventually("the end of the mark", || (!mark.exists()).then_some(())).unwrap();
     crate::world::signal(pid, crate::world::Signal::KILL);
     let words = said(&ending.join().unwrap());
-    assert!(words.contains(&format!("process {pid} ended")), "{words}");
+    // The kill may come before the look, which then finds nobody: either way it was not left alone.
+    let is_ended = words.contains(&format!("process {pid} ended")) || words.contains("no machine server runs");
+    assert!(is_ended, "{words}");
     assert!(said(&end_server()).contains("stays"), "the mark held once");
 
     // And a start takes one away that was left.
