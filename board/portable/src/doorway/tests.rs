@@ -263,6 +263,23 @@ fn who_says_nothing_or_half_a_request_is_let_go() {
 }
 
 #[test]
+fn a_silent_connection_costs_little() {
+    let house = House::new();
+    house.run(async {
+        let listener = Async::new(TcpListener::bind("127.0.0.1:0").unwrap()).unwrap();
+        let SocketAddr::V4(address) = listener.get_ref().local_addr().unwrap() else { unreachable!() };
+        let (_theirs, ours) = future::zip(call(address), listener.accept()).await;
+        let (stream, visitor) = ours.unwrap();
+        let (knocks, _asked) = bounded(1);
+        let clock = Rc::clone(&house.port);
+        let serving = session::Session { stream, visitor, clock, knocks, silent: Silent::default() }.serve();
+        // Its task is all that it has; the reactor's entry and the sleeper of its limit are some hundred bytes more.
+        assert!(size_of_val(&serving) <= 3 * 1024, "{} bytes", size_of_val(&serving));
+        println!("{} bytes", size_of_val(&serving));
+    });
+}
+
+#[test]
 fn a_trickle_does_not_buy_time() {
     let house = House::new();
     house.run(async {
