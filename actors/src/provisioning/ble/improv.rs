@@ -143,6 +143,14 @@ impl Improv {
         }
     }
 
+    /// The network that was given last is not tried.
+    pub(super) fn refused(&mut self) {
+        if self.attempt.take().is_some() {
+            self.outcome = State::Ready;
+            self.fail(Trouble::UnableToConnect);
+        }
+    }
+
     pub(super) fn left(&mut self, phone: &str) {
         self.pieces.retain(|(whose, _)| whose != phone);
     }

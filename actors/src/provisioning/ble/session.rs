@@ -7,7 +7,7 @@
 //! 1. [`Keys::make`] on a thread that may take seconds, then [`Session::new`] with what there is to show.
 //! 2. [`Session::offer`] to the radio, then [`Session::changes`] for all values; again after every call below.
 //! 3. [`Session::welcome`] when there is something new to show, [`Session::write`], [`Session::pairing`],
-//!    [`Session::left`] as phones do things, [`Session::present`] when a person is at the device, [`Session::tick`] at
+//!    [`Session::left`] as phones do things, [`Session::refused`] when a visit is not permitted, [`Session::present`] when a person is at the device, [`Session::tick`] at
 //!    [`Session::deadline`].
 
 use std::{rc::Rc, time::Duration};
@@ -222,6 +222,13 @@ impl Session {
             }
         };
         Ok(Visits { door: Door::Bluetooth, visits })
+    }
+
+    /// What the last write meant was refused by whoever decides: another network is being tried, or the door closes.
+    pub fn refused(&mut self, door: Door) {
+        if let (Door::Improv, Some(improv)) = (door, &mut self.improv) {
+            improv.refused();
+        }
     }
 
     /// Whether this phone may pair now.

@@ -576,6 +576,18 @@ fn improv_gives_a_network() {
 }
 
 #[test]
+fn improv_hears_that_its_network_is_not_tried() {
+    let mut session = session(|_, _| {});
+    raw(&mut session, "command", &unhex(IMPROV_WIFI)).unwrap();
+    session.refused(Door::Bluetooth);
+    assert_eq!(Read::all(&mut session).get("state"), [3], "that was another door's");
+    session.refused(Door::Improv);
+    let read = Read::all(&mut session);
+    assert_eq!((read.get("state"), read.get("error")), (&[2][..], &[3][..]));
+    assert_eq!(raw(&mut session, "command", &unhex(IMPROV_WIFI)), Ok(vec![home()]), "and may try again");
+}
+
+#[test]
 fn improv_packets_that_are_none() {
     let mut long = vec![1, 255];
     long.resize(257, 0x41);
