@@ -2,6 +2,8 @@
 
 #![cfg(target_os = "linux")]
 
+mod networks;
+
 use std::{
     fs,
     path::Path,
@@ -58,7 +60,14 @@ async fn service(folder: &Path) -> zbus::Connection {
     }
 }
 
-fn with_bus<F: Future<Output = ()>>(test: impl FnOnce(Rc<Bus>, std::path::PathBuf) -> F) {
+/// What a test has of a board.
+struct Board {
+    executor: Rc<LocalExecutor<'static>>,
+    clock: Rc<LinuxClock>,
+    bus: Rc<Bus>,
+}
+
+fn with_board<F: Future<Output = ()>>(test: impl FnOnce(Board, std::path::PathBuf) -> F) {
     if Command::new("dbus-daemon").arg("--version").output().is_err() {
         eprintln!("SKIPPED there is no dbus-daemon here");
         return;
@@ -66,8 +75,13 @@ fn with_bus<F: Future<Output = ()>>(test: impl FnOnce(Rc<Bus>, std::path::PathBu
     let folder = tempfile::tempdir().expect("a folder");
     let executor = Rc::new(LocalExecutor::new());
     let clock = Rc::new(LinuxClock::new(&executor).expect("a timer"));
-    let bus = Bus::at(&executor, clock, address(folder.path()));
-    smol::block_on(executor.run(test(bus, folder.path().to_owned())));
+    let bus = Bus::at(&executor, Rc::clone(&clock) as _, address(folder.path()));
+    let board = Board { executor: Rc::clone(&executor), clock, bus };
+    smol::block_on(executor.run(test(board, folder.path().to_owned())));
+}
+
+fn with_bus<F: Future<Output = ()>>(test: impl FnOnce(Rc<Bus>, std::path::PathBuf) -> F) {
+    with_board(|board, folder| test(board.bus, folder));
 }
 
 async fn is_gone(there: &There) -> bool {
