@@ -11,6 +11,7 @@ use std::{
 mod world;
 
 use api::pb::{platform::app::v1::*, proto::rpc::v1::*};
+use prost::Message;
 use world::Client;
 
 fn program(arguments: &[&str]) -> Command {
@@ -270,4 +271,41 @@ async fn people_are_added_and_invited_beside_a_running_server() {
         let (code, _, err) = user(arguments);
         assert!(code == 1 && err.contains(says), "{arguments:?}: {code} {err}");
     }
+}
+
+/// Kilobytes from the kernel's account of a process.
+fn memory(process: &Child, what: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap();
+    line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_file_in_one_message_costs_the_server_no_memory() {
+    const MEBIBYTES: usize = 64;
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let (organization_id, key_id, key) = init(&data);
+    let server = Server::start(&data);
+    let client = server.client(&key_id, &key).await;
+    let create = CreateModuleRequest { organization_id, name: "camera".into() };
+    let module: CreateModuleResponse = client.app("CreateModule", create).await.unwrap();
+
+    let part = |part| UploadModuleFileRequest { module_file: Some(part) }.encode_to_vec().into();
+    let (version, platform) = ("1.0.0".to_owned(), "any".to_owned());
+    let info = ModuleFileInfo { module_id: module.module_id, version, platform, platform_tags: Vec::new() };
+    let messages: [bytes::Bytes; 2] = [
+        part(upload_module_file_request::ModuleFile::ModuleFileInfo(info)),
+        part(upload_module_file_request::ModuleFile::File(vec![7; MEBIBYTES << 20].into())),
+    ];
+    let mut request = tonic::Request::new(tokio_stream::iter(messages));
+    request.metadata_mut().insert("authorization", format!("Bearer {}", client.token.unwrap()).parse().unwrap());
+    let mut grpc = tonic::client::Grpc::new(client.channel);
+    grpc.ready().await.unwrap();
+    let path = "/platform.app.v1.AppService/UploadModuleFile".parse().unwrap();
+    let before = memory(&server.process, "VmRSS");
+    let answer = grpc.client_streaming(request, path, world::Plain);
+    tokio::time::timeout(world::PATIENCE, answer).await.expect("an answer").unwrap();
+    let grown = memory(&server.process, "VmHWM").saturating_sub(before);
+    assert!(grown < (MEBIBYTES as u64) * 1024 / 2, "{grown} kB more at most, for {MEBIBYTES} MiB");
 }
