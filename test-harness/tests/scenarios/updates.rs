@@ -84,6 +84,7 @@ fn its_story() {
         00:00  cloud   configuration e3b0c442 fetched
         00:00  cloud   Reached
         00:00  config  revision e3b0c442 in force: nothing changed, 0 complaints
+        00:00  network Unknown → Online
         00:00  update  platform-server idle → downloading   1.0.0
         00:00  update  platform-server downloading → verifying   1.0.0
         00:00  update  platform-server verifying → placing   1.0.0
@@ -107,6 +108,7 @@ fn its_story() {
         20:03  update  platform-server switching → probation   1.1.0
         20:03  cloud   configuration e0b5cb63 fetched
         20:03  cloud   Reached
+        20:03  network Unknown → Online
         20:05  server  Starting → Running
         25:03  update  platform-server probation → idle   1.1.0
     "#]]);
