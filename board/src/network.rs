@@ -171,7 +171,7 @@ pub struct Radio {
     pub interface: String,
     /// It can be an access point.
     pub access_point: bool,
-    /// It can be an access point and join another one at the same time.
+    /// It can be an access point and join another one at the same time, whatever the channel of that one is.
     pub both: bool,
     /// Switched off, by hand or by software: why, in words.
     pub blocked: Option<String>,
@@ -308,7 +308,8 @@ pub trait Networks {
     /// could be read.
     async fn profiles(&self) -> Result<Vec<Profile>, NetworkError>;
 
-    /// Adds a profile, or changes the one of this key. Does not connect. On stable storage when it returns, readable
+    /// Adds a profile, or changes the one of this key. Connects nothing; the network manager may do so by itself, and what
+    /// is connected by this key stays as it was until it is joined again. On stable storage when it returns, readable
     /// for the network manager only.
     async fn put(&self, profile: &Profile) -> Result<(), NetworkError>;
 

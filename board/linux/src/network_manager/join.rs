@@ -192,7 +192,16 @@ impl NetworkManager {
             _ => daemon.activate(profile, &device.path).await?,
         };
         let ended = watching.up(daemon, &active, limit, self.clock()).await;
-        if matches!(ended, Err(Failure::TimedOut | Failure::WrongPassword)) {
+        let give_up = match &ended {
+            Err(Failure::WrongPassword) => true,
+            // One that is only slow, and has joined, may still get there.
+            Err(Failure::TimedOut) => {
+                let state = daemon.all(&device.path, DEVICE).await.map_or(0, |properties| properties.number("State"));
+                state < state::IP_CHECK
+            }
+            _ => false,
+        };
+        if give_up {
             let _ = daemon.deactivate(&active).await;
         }
         ended

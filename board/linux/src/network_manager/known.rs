@@ -16,12 +16,16 @@ pub(super) mod state {
     pub(in super::super) const UNMANAGED: u32 = 10;
     pub(in super::super) const UNAVAILABLE: u32 = 20;
     pub(in super::super) const DISCONNECTED: u32 = 30;
+    /// It has its addresses.
+    pub(in super::super) const IP_CHECK: u32 = 80;
     pub(in super::super) const ACTIVATED: u32 = 100;
     pub(in super::super) const FAILED: u32 = 120;
 }
 
 /// Kinds of devices (`NMDeviceType`).
 const ETHERNET: u32 = 1;
+/// One end of a cable between containers; joined like a cable.
+const VETH: u32 = 20;
 const WIFI: u32 = 2;
 const GENERIC: u32 = 14;
 const WIFI_P2P: u32 = 30;
@@ -92,7 +96,7 @@ pub(super) async fn ask(daemon: &Daemon, mark: &Mark) -> Result<Known, NetworkEr
             path: path.to_owned(),
             ip_interface: properties.path("IpInterface").unwrap_or(&interface).to_owned(),
             wifi: kind == WIFI,
-            ethernet: kind == ETHERNET,
+            ethernet: matches!(kind, ETHERNET | VETH),
             state,
             active: properties.path("ActiveConnection").map(str::to_owned),
             external: false,
