@@ -11,8 +11,9 @@ use std::{
 use api::brand;
 
 use crate::{
+    deprovision,
     install::{Install, Uninstall},
-    status,
+    provision, status,
 };
 
 /// Everything that was said when the agent was started.
@@ -54,6 +55,12 @@ pub enum Request {
     Run(Options),
     /// Ask the agent that runs here how the device is.
     Status(status::Options),
+    /// Ask the agent that runs here to invite people.
+    Provision(provision::Options),
+    /// Forget whose this device is.
+    Deprovision(deprovision::Options),
+    /// Show name and password of the hotspot.
+    Hotspot(provision::Options),
     /// Make it a service of this machine, or of an image.
     Install(Install),
     /// Take it away again.
@@ -78,6 +85,9 @@ pub fn help() -> String {
 
 Usage: {agent} [OPTIONS]           runs the agent
        {agent} status [OPTIONS]    asks the one that runs how this device is
+       {agent} provision --now     asks it to invite people to set this device up
+       {agent} deprovision         makes this device forget whose it is, and its networks
+       {agent} hotspot             shows name and password of the hotspot
        {agent} --install [OPTIONS], {agent} --uninstall [OPTIONS]
 
   -c, --config FILE     credentials of this machine (default {credentials})
@@ -91,6 +101,9 @@ Usage: {agent} [OPTIONS]           runs the agent
                         stay. The launcher asks for it when an agent does not live
       --minute SECONDS  length of a minute in settings, for tests; only with --dev-mode
       --json            with status: a document for programs
+      --now             with provision: at once, for `retry_connection_timeout_minutes`
+      --yes             with deprovision: do not ask
+      --serial NUMBER   with hotspot: of the device with this number, for labels
       --install         make this a service of the machine; again: change what differs
       --uninstall       remove it again; the identity stays
       --into DIR        install into the image below DIR, or uninstall from it
@@ -103,6 +116,7 @@ Usage: {agent} [OPTIONS]           runs the agent
 Environment: {fast_start}=1 starts the machine server without waiting for an update check.
 Exit codes: 0 stopped as asked, 1 failed, 2 wrong usage, 75 another agent runs in this root, 77 needs root.
 Of status:  0 all is well, 1 no agent answers, 3 it runs and something is not well, 77 needs root.
+Of provision: 0 a door is open, 1 no agent answers, 3 no door could be opened yet, 77 needs root.
 ",
         agent = brand::AGENT,
         version = env!("CARGO_PKG_VERSION"),
@@ -135,6 +149,7 @@ pub fn parse(
     let mut safe = false;
     let mut minute = None;
     let (mut asks, mut json) = (false, false);
+    let (mut word, mut now, mut yes, mut serial) = (None, false, false, None);
     let (mut install, mut uninstall, mut force, mut purge) = (false, false, false, false);
     let (mut into, mut launcher) = (None, None);
 
@@ -154,8 +169,14 @@ pub fn parse(
                 let length = Duration::try_from_secs_f64(seconds).ok().filter(|length| !length.is_zero());
                 minute = Some(length.ok_or_else(|| UsageError("--minute needs a positive number of seconds".into()))?);
             }
-            Value(word) if word == "status" && !asks => asks = true,
+            Value(first) if first == "status" && !asks => asks = true,
+            Value(first) if WORDS.contains(&&*first.to_string_lossy()) && word.is_none() => {
+                word = WORDS.into_iter().find(|known| first == *known);
+            }
             Long("json") => json = true,
+            Long("now") => now = true,
+            Long("yes") => yes = true,
+            Long("serial") => serial = Some(parser.value().map_err(unusable)?.to_string_lossy().into_owned()),
             Long("install") => install = true,
             Long("uninstall") => uninstall = true,
             Long("into") => into = Some(PathBuf::from(parser.value().map_err(unusable)?)),
@@ -173,17 +194,20 @@ pub fn parse(
     if minute.is_some() && !dev_mode {
         return Err(UsageError("--minute is for tests and works only with --dev-mode".into()));
     }
-    if [install, uninstall, asks].into_iter().filter(|wish| *wish).count() > 1 {
-        return Err(UsageError("only one of --install, --uninstall and status at a time".into()));
+    if [install, uninstall, asks, word.is_some()].into_iter().filter(|wish| *wish).count() > 1 {
+        return Err(UsageError(format!("only one of --install, --uninstall, status, {} at a time", WORDS.join(", "))));
     }
     let misplaced = [
+        ("--now", now && word != Some("provision")),
+        ("--yes", yes && word != Some("deprovision")),
+        ("--serial", serial.is_some() && word != Some("hotspot")),
         ("--into", into.is_some() && !install && !uninstall),
         ("--launcher", launcher.is_some() && !install),
         ("--force", force && !install),
         ("--purge", purge && !uninstall),
     ];
     if let Some((option, _)) = misplaced.into_iter().find(|(_, misplaced)| *misplaced) {
-        return Err(UsageError(format!("{option} goes with --install or --uninstall, as --help says")));
+        return Err(UsageError(format!("{option} goes with something else, as --help says")));
     }
     if install {
         let root = root.unwrap_or_else(|| PathBuf::from(brand::ROOT_FOLDER));
@@ -196,12 +220,24 @@ pub fn parse(
     if asks {
         return Ok(Request::Status(status::Options { root, json }));
     }
+    match word {
+        Some("provision") if !now => {
+            return Err(UsageError("provision needs --now: doors open by themselves when a device is offline".into()));
+        }
+        Some("provision") => return Ok(Request::Provision(provision::Options { root, defaults, serial })),
+        Some("hotspot") => return Ok(Request::Hotspot(provision::Options { root, defaults, serial })),
+        Some(_) => return Ok(Request::Deprovision(deprovision::Options { root, credentials, yes })),
+        None => {}
+    }
     let wait = wait
         .or_else(|| set(brand::ENV_FAST_START).then_some(false))
         .or_else(|| environment(brand::ENV_WAIT).map(|value| truthy(&value)));
     let minute = minute.unwrap_or(Duration::from_secs(60));
     Ok(Request::Run(Options { credentials, defaults, root, debug, wait, dev_mode, safe, minute }))
 }
+
+/// What can be said instead of options, besides `status`.
+const WORDS: [&str; 3] = ["provision", "deprovision", "hotspot"];
 
 /// The root folder that [`parse`] would find, from arguments of any version of the agent: what is not known here is
 /// passed over. For the launcher, which must not fail on an option that only the next version understands.
@@ -222,7 +258,7 @@ pub fn root(
             Ok(Some(Short('c') | Long("config"))) => credentials = parser.value().map_or(credentials, PathBuf::from),
             Ok(Some(Long("root"))) => root = parser.value().ok().map(PathBuf::from).or(root),
             // Their values may look like options.
-            Ok(Some(Long("defaults" | "minute" | "into" | "launcher"))) => drop(parser.value()),
+            Ok(Some(Long("defaults" | "minute" | "into" | "launcher" | "serial"))) => drop(parser.value()),
             Ok(Some(Long("dev-mode"))) => dev_mode = true,
             // An option with a value that is not known here, `--new=value`, is an error at the next turn, and past then.
             Ok(Some(_)) | Err(_) => {}
@@ -330,6 +366,31 @@ mod tests {
         for (line, named) in [("--json", "status"), ("status status", "status"), ("stats", "stats")] {
             let error = run(line, &[]).expect_err(line).to_string();
             assert!(error.contains(named), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn words_ask_for_what_a_person_at_the_device_may_want() {
+        let root = || PathBuf::from("/r");
+        let defaults = || PathBuf::from("/etc/platform-defaults.json");
+        let serial = |serial: Option<&str>| serial.map(str::to_owned);
+        let options = |number| provision::Options { root: root(), defaults: defaults(), serial: serial(number) };
+        assert_eq!(run("provision --now --root /r", &[]), Ok(Request::Provision(options(None))));
+        assert_eq!(run("--root /r hotspot --serial 77", &[]), Ok(Request::Hotspot(options(Some("77")))));
+        let deprovision = |yes| deprovision::Options { root: root(), credentials: "/etc/platform.json".into(), yes };
+        assert_eq!(run("deprovision --root /r", &[]), Ok(Request::Deprovision(deprovision(false))));
+        assert_eq!(run("deprovision --yes --root /r", &[]), Ok(Request::Deprovision(deprovision(true))));
+        let wrong = [
+            "provision",
+            "--now",
+            "--yes",
+            "provision --now status",
+            "deprovision hotspot",
+            "hotspot --now",
+            "--serial 7",
+        ];
+        for line in wrong {
+            assert!(run(line, &[]).is_err(), "{line}");
         }
     }
 

@@ -95,9 +95,13 @@ pub enum IdentityError {
 
 /// Reads the credentials file. Unless `plain_http`, a server on another machine must be reached by https.
 pub fn read(path: &Path, plain_http: bool) -> Result<Identity, IdentityError> {
-    let text = content(path)?;
+    parse(path, &content(path)?, plain_http)
+}
+
+/// Reads what the file at `path` has, or would have.
+pub fn parse(path: &Path, text: &[u8], plain_http: bool) -> Result<Identity, IdentityError> {
     let not_json = |source| IdentityError::NotJson { path: path.to_owned(), source };
-    let document = json::parse(&text, Limits::SMALL).map_err(not_json)?;
+    let document = json::parse(text, Limits::SMALL).map_err(not_json)?;
     let wrong = |field, problem| IdentityError::Field { path: path.to_owned(), field, problem };
     let of = |parent: Option<Value<'_>>, key, field| -> Result<String, IdentityError> {
         let value = parent.and_then(|parent| parent.get(key)).ok_or_else(|| wrong(field, "is missing"))?;

@@ -9,6 +9,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unwrap_used))]
 
 pub mod args;
+pub mod deprovision;
 #[cfg(target_os = "linux")]
 pub mod end_server;
 pub mod hand_over;
@@ -20,6 +21,7 @@ pub mod launcher;
 pub mod lock;
 pub mod logger;
 pub mod platform;
+pub mod provision;
 pub mod safe;
 pub mod status;
 pub mod trusted_time;

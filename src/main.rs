@@ -19,22 +19,24 @@ use std::{
 
 use actors::{
     kit::{lossy, trace::Trace},
+    provisioning::ble::session::Keys,
     server::launch::ApiKey,
 };
 use api::{
     brand,
     client::{Credentials, ProxyChoice, Tls, Trust},
 };
+use board::network::Networks;
 use board_portable::{PortableFetch, PortableFiles};
 use platform_agent::{
     args::{self, Options, Request},
-    end_server,
+    deprovision, end_server,
     hand_over::{Launched, VARIABLES},
     identity,
     install::{self, InstallError},
     launcher::{self, Mark, disk::SystemDisk},
     lock::{self, LockError},
-    logger, platform, safe, status, trusted_time,
+    logger, platform, provision, safe, status, trusted_time,
     uplink::{Settings, Uplink},
     wiring::{self, Identity, Parts},
 };
@@ -65,6 +67,9 @@ fn main() -> ExitCode {
     let options = match request {
         Ok(Request::Run(options)) => options.absolute(),
         Ok(Request::Status(options)) => return status::run(&options),
+        Ok(Request::Provision(options)) => return provision::run(&options),
+        Ok(Request::Hotspot(options)) => return provision::show_hotspot(&options),
+        Ok(Request::Deprovision(options)) => return deprovision::run(&options),
         Ok(Request::Install(wish)) => {
             return done(smol::block_on(install::install(
                 &wish,
@@ -194,7 +199,7 @@ async fn run(
         proxy: ProxyChoice::Environment,
         program,
     }));
-    let identity = {
+    let who = {
         let uplink = Rc::clone(&uplink);
         move || {
             let identity = uplink.identity().ok()?;
@@ -209,21 +214,34 @@ async fn run(
         let credentials = options.credentials.clone();
         move || identity::exposure(&credentials)
     };
+    let (credentials, plain_http) = (options.credentials.clone(), options.dev_mode);
+    let networks = board.networks.clone();
+    if deprovision::is_begun(&options.root) {
+        forget(&options, networks.clone()).await;
+    }
     let agent = wiring::build(
         Parts {
             board,
             cloud: uplink,
             log_lines,
             log_writer,
-            identity: Rc::new(identity),
             exposure: Rc::new(exposure),
+            identity: Rc::new(who),
+            check_identity: Rc::new(move |content| {
+                let read = identity::parse(&credentials, content, plain_http);
+                read.map(drop).map_err(|error| error.to_string())
+            }),
+            // Seconds on a small board, and nothing else waits meanwhile.
+            make_keys: Rc::new(|password| {
+                Box::pin(smol::unblock(move || Keys::make(&password, &mut api::chance::fill)))
+            }),
             random: Rc::new(random),
             set_debug: Rc::new(logger::set_debug),
             trace: Trace::default(),
             options: wiring::Options {
                 root: options.root.clone(),
-                credentials: options.credentials,
-                defaults: options.defaults,
+                credentials: options.credentials.clone(),
+                defaults: options.defaults.clone(),
                 debug: options.debug,
                 wait: options.wait,
                 dev_mode: options.dev_mode,
@@ -268,6 +286,10 @@ async fn run(
         }
     })
     .or(async {
+        agent.deprovision_wanted().await;
+        End::Deprovisioned
+    })
+    .or(async {
         // A minute of settings, so that a test need not wait for it.
         clock.sleep_until(clock.now() + options.minute).await;
         mark(&options.root, launched.as_ref(), Mark::Lived);
@@ -297,6 +319,21 @@ async fn run(
             log::info!("stopped after {} ms", took.as_millis());
             ExitCode::SUCCESS
         }
+        End::Deprovisioned => {
+            log::warn!("somebody at the device wants it to forget whose it is");
+            // Stored before anything is forgotten: the next agent finishes what this one cannot.
+            if let Err(error) = deprovision::begin(&options.root) {
+                log::error!("{error}: {}", error.source);
+            }
+            if let Err(error) = end_server::say_stopping(&options.root) {
+                log::warn!("if this agent is killed now, the machine server stays: {error}: {}", error.source);
+            }
+            agent.stop().await;
+            forget(&options, networks).await;
+            mark(&options.root, launched.as_ref(), Mark::Stopped);
+            // Whoever started it does so again, and it invites people.
+            ExitCode::SUCCESS
+        }
         End::HandOver(launcher) => {
             log::info!("makes way for the version that is to run; the machine server stays");
             agent.hand_over.set(true);
@@ -318,12 +355,22 @@ async fn run(
     }
 }
 
+/// Finishes what was begun: this device forgets whose it is.
+async fn forget(options: &Options, networks: Option<Rc<dyn Networks>>) {
+    match deprovision::finish(&options.root, &options.credentials, networks).await {
+        Ok(()) => log::warn!("this device belongs to nobody now"),
+        Err(trouble) => trouble.iter().for_each(|why| log::error!("{why}")),
+    }
+}
+
 /// Why the agent ends.
 enum End {
     /// Somebody asked for it.
     Asked,
     /// Another version of it is to run.
     HandOver(Launched),
+    /// Somebody at the device wants it to forget whose it is.
+    Deprovisioned,
     /// An actor ended by itself.
     Unasked(String),
 }

@@ -27,6 +27,9 @@ pub fn connect(
     fetch: board_portable::PortableFetch,
 ) -> Result<Board, PlatformError> {
     let pieces = board_linux::connect(executor, run_folder, api::brand::NAME)?;
+    // Whoever tries the agent as an ordinary user keeps the network of that machine to himself.
+    let own = !ordinary_user();
+    let doorway = board_portable::PortableDoorway::new(executor, Rc::clone(&pieces.clock) as _);
     Ok(Board {
         clock: pieces.clock,
         files: Rc::new(board_portable::PortableFiles),
@@ -35,11 +38,27 @@ pub fn connect(
         service: pieces.service,
         console: pieces.console,
         power: Some(pieces.power),
-        networks: Some(pieces.networks),
-        doorway: None,
-        bluetooth: None,
+        networks: own.then_some(pieces.networks as _),
+        doorway: Some(Rc::new(doorway)),
+        bluetooth: own.then_some(pieces.bluetooth as _),
         host: pieces.host,
     })
+}
+
+/// This machine's network manager, for who needs nothing else.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn networks(executor: &Rc<LocalExecutor<'static>>) -> Option<Rc<dyn board::network::Networks>> {
+    board_linux::networks(executor, api::brand::NAME).ok().map(|networks| networks as _)
+}
+
+/// Host name and serial number.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn names() -> (String, String) {
+    use board::host::Host as _;
+    let host = board_linux::host::LinuxHost::read();
+    (host.facts().hostname.clone(), host.facts().serial.clone())
 }
 
 /// Whether this process is an ordinary user's: it may not write to the system's folders.

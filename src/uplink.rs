@@ -137,6 +137,11 @@ impl Cloud for Uplink {
         self.client().ok().map(|(_, part_id)| part_id)
     }
 
+    fn is_renewed(&self) -> bool {
+        let now = file_state(&self.settings.credentials);
+        self.line.borrow().as_ref().is_some_and(|line| now.is_some_and(|now| line.file != now))
+    }
+
     async fn device_config(&self, request: DeviceAgentConfigRequest) -> Result<DeviceAgentConfigResponse, CloudError> {
         self.single(Requests { config: Some(request), ..Requests::default() }, |replies| replies.config).await
     }

@@ -20,6 +20,7 @@ use actors::{
     logs,
     maintenance::SystemWindows,
     network,
+    provisioning::{self, near::MakeKeys},
     rank::Actor,
     server::{
         self,
@@ -29,11 +30,11 @@ use actors::{
     update::{self, actor::Keeper, berth::Berth, slots::Layout},
 };
 use api::{
-    brand,
-    device_config::{Advanced, CommandLine},
+    Secret, brand,
+    device_config::{Advanced, CommandLine, NetworkSettings},
     pb::platform::fleet::v1::{AgentStatus, Product, UpdateStatus},
 };
-use board::{Board, files::Access, service::Service};
+use board::{Board, files::Access, host::Facts, service::Service};
 use smol::{LocalExecutor, future::FutureExt as _};
 
 use crate::hand_over::Launched;
@@ -80,6 +81,10 @@ pub struct Parts {
     pub identity: Rc<dyn Fn() -> Option<Identity>>,
     /// Whether others on this machine can read the credentials, in a sentence.
     pub exposure: Rc<dyn Fn() -> Option<String>>,
+    /// Whether this content of a credentials file would be accepted, or why not.
+    pub check_identity: provisioning::actor::Check,
+    /// Makes the keys of Bluetooth, where no wait disturbs.
+    pub make_keys: MakeKeys,
     /// Chance: seeds of back-offs, names of spools. From a seed in a simulation.
     pub random: Rc<dyn Fn() -> u64>,
     /// Shows or hides debug records.
@@ -152,6 +157,7 @@ pub struct Agent {
     service: Rc<dyn Service>,
     leave: Latest<successor::Leave>,
     left: Cell<successor::Leave>,
+    deprovision: Latest<u64>,
     refused: Mailbox<String>,
 }
 
@@ -166,6 +172,11 @@ impl Agent {
                 return;
             }
         }
+    }
+
+    /// Resolves when somebody at the device wants it to forget whose it is. Cancel-safe.
+    pub async fn deprovision_wanted(&self) {
+        self.deprovision.watch().changed().await;
     }
 
     /// The hand-over cannot be carried out, and the actors have not been stopped: everything goes on, and it is tried
@@ -195,10 +206,24 @@ pub fn log_ring() -> (lossy::Writer, lossy::Reader) {
 /// Makes the channels and starts the actors, by rank.
 #[must_use]
 pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
-    let Parts { board, cloud, log_lines, log_writer, identity, exposure, random, set_debug, trace, options } = parts;
+    let Parts {
+        board,
+        cloud,
+        log_lines,
+        log_writer,
+        identity,
+        exposure,
+        check_identity,
+        make_keys,
+        random,
+        set_debug,
+        trace,
+        options,
+    } = parts;
     let Options { root, credentials, defaults, debug, wait, dev_mode, minute, launched, safe, version } = options;
     let state = root.join("state");
     let supervisor = Supervisor::new(executor, &board.clock);
+    let version_shown = Rc::from(version.as_str());
     if let Err(error) = board.files.make_folder(&state, Access::Private) {
         // The actors say again what they could not store; an agent with a full disk still runs its machine server.
         log::error!("{error}: {}", error.source);
@@ -227,6 +252,9 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
     let air = Latest::new();
     let network_report = Latest::new();
     let stir = Latest::new();
+    let doors = Latest::new();
+    // Wishes of whoever is at the device, counted.
+    let (invite, deprovision) = (Latest::new(), Latest::new());
 
     // Commands: down the ranks.
     let (to_server, server_mail) = mailbox::mailbox(Actor::Update, Actor::Server, SERVER_MAIL);
@@ -251,6 +279,7 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
         updates: vec![progress.watch(), own_progress.watch()],
         spool: spool.watch(),
         network: network_report.watch(),
+        provisioning: doors.watch(),
     });
 
     supervisor.start(Actor::Config, "config", |lifeline| {
@@ -355,6 +384,49 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
         });
     }
 
+    let has_doors = board.networks.is_some() || board.bluetooth.is_some();
+    let facts = board.host.facts();
+    if has_doors {
+        let known = Rc::clone(&identity);
+        supervisor.start(Actor::Provisioning, "provisioning", |lifeline| {
+            provisioning::actor::run(
+                provisioning::actor::Inbox {
+                    advanced: sections.advanced.watch(),
+                    network: sections.network.watch(),
+                    connectivity: connectivity.watch(),
+                    joining: joining.watch(),
+                    air: air.watch(),
+                    reach: reach.watch(),
+                    config: sections.status.watch(),
+                    wishes: invite.watch(),
+                    lifeline,
+                },
+                provisioning::actor::Ports {
+                    clock: Rc::clone(&board.clock),
+                    files: Rc::clone(&board.files),
+                    networks: board.networks.clone(),
+                    doorway: board.doorway.clone(),
+                    bluetooth: board.bluetooth.clone(),
+                    make_keys,
+                    executor: Rc::clone(executor),
+                    to_network: to_network.clone(),
+                    poke: poke.clone(),
+                    credentials: credentials.clone(),
+                    force_file: root.join("etc").join("force_provisioning_mode"),
+                    check: check_identity,
+                    has_identity: Rc::new(move || known().is_some()),
+                    hostname: facts.hostname.as_str().into(),
+                    serial: facts.serial.as_str().into(),
+                    agent_version: version_shown,
+                    minute,
+                    random: Rc::clone(&random),
+                    status: doors.clone(),
+                    trace: trace.clone(),
+                },
+            )
+        });
+    }
+
     supervisor.start(Actor::Cloud, "cloud", |lifeline| {
         let cloud = Rc::clone(&cloud);
         cloud::actor::run(
@@ -366,6 +438,7 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
                 updates: vec![progress.watch(), own_progress.watch()],
                 offered: offered.watch(),
                 network: network_report.watch(),
+                doors: doors.watch(),
                 stir: stir.watch(),
                 lifeline,
             },
@@ -481,6 +554,9 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
             sources,
             contact: contact.watch(),
             identity: Rc::new(who),
+            hotspot: hotspot_of(sections.network.clone(), board.host.facts()),
+            provision: has_doors.then_some(invite),
+            deprovision: deprovision.clone(),
         };
         console::actor::run(ports, lifeline)
     });
@@ -502,8 +578,19 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
         service: Rc::clone(&board.service),
         leave,
         left: Cell::default(),
+        deprovision,
         refused,
     }
+}
+
+/// Name and password of the hotspot, for who may ask at the device.
+fn hotspot_of(settings: Latest<Rc<NetworkSettings>>, facts: &Facts) -> Rc<dyn Fn() -> Option<(String, Secret)>> {
+    let (hostname, serial) = (facts.hostname.clone(), facts.serial.clone());
+    Rc::new(move || {
+        let settings = settings.get()?;
+        let name = provisioning::hotspot::ssid(&settings.hotspot_prefix, &hostname)?;
+        Some((name.to_string(), provisioning::hotspot::password(&settings, &serial)))
+    })
 }
 
 /// The agent's own update where nobody manages it.

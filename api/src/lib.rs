@@ -10,6 +10,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unwrap_used))]
 
 pub mod brand;
+pub mod chance;
 #[cfg(feature = "client")]
 pub mod client;
 pub mod device_config;

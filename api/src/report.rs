@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 use prost_types::Timestamp;
 
 use crate::pb::platform::fleet::v1::{
-    CloudStatus, DeviceStatus, NetworkStatus, Product, ServerStatus, UpdateStatus, cloud_status::Reach, network_status,
-    server_status, update_status,
+    CloudStatus, DeviceStatus, NetworkStatus, Product, ProvisioningStatus, ServerStatus, UpdateStatus,
+    cloud_status::Reach, network_status, provisioning_status, server_status, update_status,
 };
 
 /// What is so: names and values, to be read from top to bottom. What is wrong is in [`troubles`].
@@ -27,6 +27,7 @@ pub fn facts(device: &DeviceStatus) -> Vec<(&'static str, String)> {
     lines.extend(device.disks.iter().map(|disk| {
         ("disk", format!("{}: {} of {} free", disk.path, bytes(disk.free_bytes), bytes(disk.total_bytes)))
     }));
+    lines.extend(device.provisioning.iter().flat_map(provisioning));
     if let Some(logs) = device.logs.filter(|logs| logs.queued_bytes > 0 || logs.dropped_lines > 0) {
         let waiting = bytes(logs.queued_bytes);
         lines.push(("logs", format!("{waiting} waiting to be sent, {} lines lost", logs.dropped_lines)));
@@ -50,7 +51,15 @@ pub fn troubles(device: &DeviceStatus) -> Vec<String> {
     let complaints = device.complaints.iter();
     let complaints =
         complaints.map(|one| format!("{}: found {}, allowed is {} ({})", one.path, one.found, one.allowed, one.source));
-    server.into_iter().chain(updates).chain(network).chain(device.warnings.iter().cloned()).chain(complaints).collect()
+    let doors = device.provisioning.iter().flat_map(|doors| &doors.trouble).cloned();
+    server
+        .into_iter()
+        .chain(updates)
+        .chain(network)
+        .chain(device.warnings.iter().cloned())
+        .chain(doors)
+        .chain(complaints)
+        .collect()
 }
 
 /// The fleet server as the device sees it, and what is not well about that.
@@ -159,6 +168,30 @@ fn versions(device: &DeviceStatus) -> Vec<(&'static str, String)> {
     vec![line(Product::Agent, "agent", &device.agent_version), line(Product::MachineServer, "server", running)]
 }
 
+/// Whether people are invited, and what became of the last one; nothing where that never happened.
+fn provisioning(doors: &ProvisioningStatus) -> Vec<(&'static str, String)> {
+    use provisioning_status::Door;
+    let mut lines = Vec::new();
+    if doors.open {
+        let mut open = Vec::new();
+        if doors.hotspot() == Door::Open {
+            open.push(format!("hotspot {} with its page at {}", doors.name, doors.address));
+        }
+        if doors.bluetooth() == Door::Open {
+            open.push(format!("Bluetooth as {}", doors.name));
+        }
+        let open = if open.is_empty() { "no door is open yet".to_owned() } else { open.join(", ") };
+        let asked = if doors.forced { ", asked for at the device" } else { "" };
+        let since = ago(doors.since.as_ref());
+        lines.push(("setup", format!("waits for a person since {}{asked}: {open}", since.trim_end_matches(" ago"))));
+    }
+    if !doors.last_network.is_empty() {
+        let last = format!("{} was given {}: {}", doors.last_network, ago(doors.last_at.as_ref()), doors.last_result);
+        lines.push(("setup", last));
+    }
+    lines
+}
+
 fn program(update: &UpdateStatus) -> &'static str {
     match update.product() {
         Product::Agent => "agent",
@@ -250,6 +283,32 @@ mod tests {
         for (seconds, text) in [(0, "0 s"), (119, "119 s"), (120, "2 min"), (7200, "2 h"), (172_800, "2 days")] {
             assert_eq!(span(Duration::from_secs(seconds)), text);
         }
+    }
+
+    #[test]
+    fn doors_are_named_when_people_are_invited() {
+        use provisioning_status::Door;
+        let closed =
+            ProvisioningStatus { hotspot: Door::Closed.into(), name: "setup-pump".into(), ..Default::default() };
+        assert_eq!(provisioning(&closed), []);
+        let open = ProvisioningStatus {
+            open: true,
+            hotspot: Door::Open.into(),
+            bluetooth: Door::Open.into(),
+            address: "http://10.42.0.1".into(),
+            forced: true,
+            last_network: "home".into(),
+            last_result: "wrong password for home".into(),
+            ..closed.clone()
+        };
+        let expected = [
+            "waits for a person since never, asked for at the device: hotspot setup-pump with its page at \
+             http://10.42.0.1, Bluetooth as setup-pump",
+            "home was given never: wrong password for home",
+        ];
+        assert_eq!(provisioning(&open), expected.map(|text| ("setup", text.to_owned())));
+        let waiting = ProvisioningStatus { open: true, ..closed };
+        assert!(provisioning(&waiting)[0].1.ends_with(": no door is open yet"));
     }
 
     #[test]

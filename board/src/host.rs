@@ -11,6 +11,9 @@ pub struct Facts {
     pub hostname: String,
     /// Changes with every boot; empty when the system has no such thing.
     pub boot_id: String,
+    /// Names this piece of hardware: its serial number; where it has none, the installation's own number. Empty when
+    /// there is neither.
+    pub serial: String,
 }
 
 /// Facts about the machine.

@@ -9,7 +9,7 @@ use api::{
     json::quoted,
     pb::platform::fleet::v1::{
         AgentStatus, CloudStatus, Complaint, DeviceStatus, Disk, LocalStatus, LogStatus, NetworkLink, NetworkStatus,
-        Product, ServerStatus, UpdateStatus,
+        Product, ProvisioningStatus, ServerStatus, UpdateStatus,
     },
 };
 use prost_types::Timestamp;
@@ -140,6 +140,19 @@ fn device(object: &mut Object, device: &DeviceStatus) {
         object.text("start_reason", &agent.start_reason);
     });
     object.message("network", device.network.as_ref(), network);
+    object.message("provisioning", device.provisioning.as_ref(), |object, doors: &ProvisioningStatus| {
+        object.flag("open", doors.open);
+        object.moment("since", doors.since.as_ref());
+        object.text("hotspot", doors.hotspot().as_str_name());
+        object.text("bluetooth", doors.bluetooth().as_str_name());
+        object.text("name", &doors.name);
+        object.text("address", &doors.address);
+        object.flag("forced", doors.forced);
+        object.text("last_network", &doors.last_network);
+        object.text("last_result", &doors.last_result);
+        object.moment("last_at", doors.last_at.as_ref());
+        object.list("trouble", &doors.trouble, |text| quoted(text).to_string());
+    });
 }
 
 fn network(object: &mut Object, network: &NetworkStatus) {

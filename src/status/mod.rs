@@ -72,7 +72,7 @@ pub enum StatusError {
         source: io::Error,
     },
     /// It answers something else.
-    #[error("the agent in {} does not know this question: {answer}", root.display())]
+    #[error("the agent in {} refuses: {answer}", root.display())]
     Strange {
         /// The root folder.
         root: PathBuf,
@@ -82,7 +82,7 @@ pub enum StatusError {
 }
 
 impl StatusError {
-    fn exit(&self) -> u8 {
+    pub(crate) fn exit(&self) -> u8 {
         match self {
             StatusError::NotPermitted { .. } => NOT_PERMITTED,
             StatusError::NotRunning { .. } | StatusError::Silent { .. } | StatusError::Strange { .. } => NOT_RUNNING,
@@ -114,6 +114,20 @@ pub fn run(options: &Options) -> ExitCode {
 
 /// The status of the agent with this root folder.
 pub fn ask(root: &Path) -> Result<LocalStatus, StatusError> {
+    let answer = question(root, ASK_STATUS)?;
+    read(&answer).ok_or_else(|| strange(root, &answer))
+}
+
+/// An answer that is none, in the words of whoever gave it.
+pub(crate) fn strange(root: &Path, answer: &[u8]) -> StatusError {
+    let said = String::from_utf8_lossy(answer);
+    let line = said.lines().next().unwrap_or_default();
+    let answer = report::plain(line.strip_prefix(REFUSED).unwrap_or("nonsense"));
+    StatusError::Strange { root: root.to_owned(), answer }
+}
+
+/// What the agent with this root folder answers to this.
+pub(crate) fn question(root: &Path, words: &str) -> Result<Vec<u8>, StatusError> {
     let whose = || root.to_owned();
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => StatusError::NotRunning { root: whose() },
@@ -122,17 +136,13 @@ pub fn ask(root: &Path) -> Result<LocalStatus, StatusError> {
     };
     let silent = |source| StatusError::Silent { root: whose(), source };
     let mut stream = platform::ask_console(&root.join("run"), PATIENCE).map_err(failed)?;
-    stream.write_all(format!("{ASK_STATUS}\n").as_bytes()).map_err(silent)?;
+    stream.write_all(format!("{words}\n").as_bytes()).map_err(silent)?;
     let mut answer = Vec::new();
     stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer).map_err(silent)?;
     if answer.is_empty() {
         return Err(silent(io::ErrorKind::UnexpectedEof.into()));
     }
-    read(&answer).ok_or_else(|| {
-        let said = String::from_utf8_lossy(&answer);
-        let line = said.lines().next().unwrap_or_default();
-        StatusError::Strange { root: whose(), answer: report::plain(line.strip_prefix(REFUSED).unwrap_or("nonsense")) }
-    })
+    Ok(answer)
 }
 
 /// A whole answer, and nothing less.

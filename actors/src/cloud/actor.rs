@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use api::pb::platform::fleet::v1::{DeviceStatus, UpdateStatus};
+use api::pb::platform::fleet::v1::{DeviceStatus, ProvisioningStatus, UpdateStatus};
 use board::{Board, files::Access};
 use serde::Deserialize;
 use smol::{LocalExecutor, future::FutureExt as _};
@@ -54,6 +54,8 @@ pub struct Inbox {
     pub offered: Watch<Option<Offered>>,
     /// How the network is.
     pub network: Watch<network::Report>,
+    /// The doors.
+    pub doors: Watch<ProvisioningStatus>,
     /// The network is otherwise than before, which is a reason to call at once.
     pub stir: Watch<u64>,
     /// Stops this actor.
@@ -121,7 +123,8 @@ impl step::Inbox for Ears {
     type Event = Event;
 
     async fn next(&mut self) -> Option<Event> {
-        let Ears { inbox: Inbox { pokes, config, server, updates, offered, network, stir, lifeline }, results } = self;
+        let Ears { inbox: Inbox { pokes, config, server, updates, offered, network, doors, stir, lifeline }, results } =
+            self;
         let stop = async {
             lifeline.stopped().await;
             None
@@ -133,7 +136,10 @@ impl step::Inbox for Ears {
             Some(Event::MachineServer { operator_restarts, handles_needs_restart })
         };
         let changed = async {
-            async { drop(config.changed().await) }.or(async { drop(network.changed().await) }).await;
+            async { drop(config.changed().await) }
+                .or(async { drop(network.changed().await) })
+                .or(async { drop(doors.changed().await) })
+                .await;
             Some(Event::StatusChanged)
         };
         let updated =
@@ -196,8 +202,14 @@ impl Desk {
         {
             self.told.remember(&status);
         }
-        for effect in machine.step(self.ports.board.clock.now(), event) {
-            self.perform(effect);
+        let mut events = vec![event];
+        while let Some(event) = events.pop() {
+            for effect in machine.step(self.ports.board.clock.now(), event) {
+                if effect == Effect::Look && self.ports.cloud.is_renewed() {
+                    events.push(Event::Poked);
+                }
+                self.perform(effect);
+            }
         }
     }
 
@@ -226,6 +238,7 @@ impl Desk {
             Effect::Retry(retries) => self.ports.retries.publish(retries),
             Effect::Acknowledge(acknowledged) => self.ports.acknowledged.publish(acknowledged),
             Effect::Complain(what, error) => log::warn!("{what}: {error}"),
+            Effect::Look => {}
         }
     }
 

@@ -45,6 +45,8 @@ const RETRY_FIRST: Duration = Duration::from_secs(1);
 const SILENT_MAX: Duration = Duration::from_secs(60);
 /// Longest wait while the server refuses: somebody has to do something there first.
 const REFUSED_MAX: Duration = Duration::from_secs(600);
+/// While the server refuses: whether somebody has put other credentials there is looked at this often. A look at a file.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// Longest wait for an identity: looking for it costs no more than a look at a file, and a person waits.
 const NO_IDENTITY_MAX: Duration = Duration::from_secs(10);
 /// A report goes out this often even if nothing changed.
@@ -109,6 +111,8 @@ pub enum Effect {
     Retry(Retries),
     /// The server keeps this batch.
     Acknowledge(Acknowledged),
+    /// Look whether the credentials are other ones now; if so, [`Event::Poked`].
+    Look,
     /// One call is refused although the server is there.
     Complain(&'static str, CloudError),
 }
@@ -126,6 +130,8 @@ pub struct Machine {
     busy: bool,
     /// After a failure: nothing before this.
     hold: Option<Mono>,
+    /// While the credentials are refused: when other ones are looked for.
+    look: Option<Mono>,
     retry: [Backoff; 3],
     config: Schedule,
     restart: Schedule,
@@ -187,6 +193,7 @@ impl Machine {
             mistake: None,
             busy: false,
             hold: None,
+            look: None,
             retry: [SILENT_MAX, REFUSED_MAX, NO_IDENTITY_MAX].map(|max| Backoff::new(RETRY_FIRST, max, seed)),
             config: Schedule::new(seed),
             restart: Schedule::new(seed),
@@ -216,7 +223,7 @@ impl Machine {
                 self.restart.due = now + self.restart.every;
             }
             Event::Poked => {
-                (self.hold, self.config.due, self.restart.due) = (None, now, now);
+                (self.hold, self.look, self.config.due, self.restart.due) = (None, None, now, now);
                 self.retry.iter_mut().for_each(Backoff::reset);
             }
             Event::StatusChanged => self.report_soon(now),
@@ -240,7 +247,12 @@ impl Machine {
                 self.busy = false;
                 self.answered(now, *answers, &mut effects);
             }
-            Event::DeadlinePassed => {}
+            Event::DeadlinePassed => {
+                if self.look.is_some_and(|at| at <= now) {
+                    self.look = Some(now + LOOK_EVERY);
+                    tell(&mut effects, Effect::Look);
+                }
+            }
         }
         if let Some(plan) = self.plan(now) {
             self.busy = true;
@@ -256,7 +268,7 @@ impl Machine {
             return None;
         }
         if let Some(hold) = self.hold {
-            return Some(hold);
+            return Some(self.look.map_or(hold, |look| look.min(hold)));
         }
         let restart = self.may_ask().then_some(self.restart.due);
         let batch = self.batch.as_ref().map(|_| self.batch_at);
@@ -406,7 +418,7 @@ impl Machine {
         match failure {
             Some(error) => self.failed(now, error, effects),
             None if answered => {
-                self.hold = None;
+                (self.hold, self.look) = (None, None);
                 self.retry.iter_mut().for_each(Backoff::reset);
                 self.change(Reach::Reached, None, effects);
             }
@@ -430,6 +442,7 @@ impl Machine {
             CloudError::Unreachable { .. } | CloudError::Refused { .. } => (Reach::Unreachable, silent),
         };
         self.hold = Some(now + retry.next_delay());
+        self.look = (reach == Reach::CredentialsRefused).then(|| now + LOOK_EVERY);
         self.change(reach, Some(error), effects);
     }
 

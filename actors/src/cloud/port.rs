@@ -85,6 +85,11 @@ pub trait Cloud {
     /// The part that this device is, once the credentials file could be read.
     fn part_id(&self) -> Option<String>;
 
+    /// Whether the credentials are other ones now than those of the last call; costs a look at a file.
+    fn is_renewed(&self) -> bool {
+        false
+    }
+
     /// The device's configuration.
     async fn device_config(&self, request: DeviceAgentConfigRequest) -> Result<DeviceAgentConfigResponse, CloudError>;
 

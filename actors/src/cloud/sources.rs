@@ -3,7 +3,7 @@
 
 use std::{path::PathBuf, rc::Rc};
 
-use api::pb::platform::fleet::v1::{AgentStatus, DeviceStatus, Disk, UpdateStatus};
+use api::pb::platform::fleet::v1::{AgentStatus, DeviceStatus, Disk, ProvisioningStatus, UpdateStatus};
 use board::{Board, Mono, Wall};
 
 use super::status::{self, Parts};
@@ -39,6 +39,8 @@ pub struct Sources {
     pub spool: Watch<SpoolStatus>,
     /// The network.
     pub network: Watch<network::Report>,
+    /// The doors; nothing is ever published where there are none.
+    pub provisioning: Watch<ProvisioningStatus>,
 }
 
 impl Sources {
@@ -75,6 +77,7 @@ impl Sources {
                 let passed = i64::try_from(now.since(since).as_millis()).unwrap_or(i64::MAX);
                 (report, Wall::from_millis(clock.wall().as_millis().saturating_sub(passed)))
             }),
+            provisioning: self.provisioning.get(),
         }
     }
 

@@ -9,8 +9,8 @@ use api::device_config as config;
 use api::pb::platform::{
     app::agent::v1::{DeviceAgentConfigRequest, HostInfo, VersionInfo},
     fleet::v1::{
-        AgentStatus, Complaint, DeviceStatus, Disk, LogStatus, NetworkLink, NetworkStatus, Product, ServerStatus,
-        UpdateStatus, network_status, server_status, update_status,
+        AgentStatus, Complaint, DeviceStatus, Disk, LogStatus, NetworkLink, NetworkStatus, Product, ProvisioningStatus,
+        ServerStatus, UpdateStatus, network_status, server_status, update_status,
     },
 };
 use board::{Wall, host::Facts};
@@ -69,6 +69,8 @@ pub struct Parts {
     pub logs: SpoolStatus,
     /// The network, and since when it is so.
     pub network: Option<(network::Report, Wall)>,
+    /// The doors; `None` where there are none.
+    pub provisioning: Option<ProvisioningStatus>,
 }
 
 /// The report.
@@ -94,6 +96,7 @@ pub fn compose(facts: &Facts, parts: Parts) -> DeviceStatus {
         warnings,
         agent: Some(bounded_agent(parts.agent)),
         network: parts.network.map(|(report, since)| network_status(report, since)),
+        provisioning: parts.provisioning.map(bounded_doors),
     }
 }
 
@@ -273,6 +276,16 @@ fn bounded_agent(agent: AgentStatus) -> AgentStatus {
     AgentStatus { slot: cut(slot), launch_note: cut(launch_note), start_reason: cut(start_reason), ..agent }
 }
 
+fn bounded_doors(doors: ProvisioningStatus) -> ProvisioningStatus {
+    let ProvisioningStatus { last_network, last_result, trouble, .. } = doors;
+    ProvisioningStatus {
+        last_network: cut(last_network),
+        last_result: cut(last_result),
+        trouble: trouble.into_iter().take(WARNINGS_MAX).map(cut).collect(),
+        ..doors
+    }
+}
+
 fn complaint(complaint: &config::Complaint) -> Complaint {
     Complaint {
         path: cut(complaint.path.to_string()),
@@ -326,6 +339,7 @@ mod tests {
             distro: "debian 12".into(),
             hostname: "robot".into(),
             boot_id: "b".into(),
+            serial: "s".into(),
         }
     }
 

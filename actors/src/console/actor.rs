@@ -2,14 +2,17 @@
 
 use std::rc::Rc;
 
-use api::pb::platform::fleet::v1::LocalStatus;
+use api::{Secret, pb::platform::fleet::v1::LocalStatus};
 use board::console::Console;
 use smol::future::FutureExt as _;
 
-use super::{Identity, answer, cloud};
+use super::{Desk, Identity, answer, cloud};
 use crate::{
     cloud::{Contact, sources::Sources},
-    kit::{latest::Watch, supervise::Lifeline},
+    kit::{
+        latest::{Latest, Watch},
+        supervise::Lifeline,
+    },
 };
 
 /// What this actor needs.
@@ -22,6 +25,35 @@ pub struct Ports {
     pub contact: Watch<Contact>,
     /// Who this device is.
     pub identity: Identity,
+    /// Name and password of the hotspot; `None` before the configuration is known.
+    pub hotspot: Rc<dyn Fn() -> Option<(String, Secret)>>,
+    /// Rises with each wish that the doors be opened; `None` where there are none.
+    pub provision: Option<Latest<u64>>,
+    /// Rises with each wish that the device forget whose it is.
+    pub deprovision: Latest<u64>,
+}
+
+impl Desk for Ports {
+    fn status(&self) -> LocalStatus {
+        let (address, part_id) = (self.identity)();
+        LocalStatus { status: Some(self.sources.status()), cloud: Some(cloud(self.contact.get(), address, part_id)) }
+    }
+
+    fn provision(&self) -> bool {
+        self.provision.as_ref().map(wish).is_some()
+    }
+
+    fn deprovision(&self) {
+        wish(&self.deprovision);
+    }
+
+    fn hotspot(&self) -> Option<(String, Secret)> {
+        (self.hotspot)()
+    }
+}
+
+fn wish(wishes: &Latest<u64>) {
+    wishes.publish(wishes.get().unwrap_or_default() + 1);
 }
 
 /// Answers until it is stopped. Who does not read costs the next asker a few seconds and nobody else anything.
@@ -35,7 +67,7 @@ pub async fn run(ports: Ports, mut lifeline: Lifeline) {
         };
         let Some(question) = stop.or(asked).await else { break };
         lifeline.turn_begins();
-        let answer = answer(question.words(), || status(&ports));
+        let answer = answer(question.words(), &ports);
         let given = async {
             question.answer(&answer).await;
             false
@@ -48,9 +80,4 @@ pub async fn run(ports: Ports, mut lifeline: Lifeline) {
             break;
         }
     }
-}
-
-fn status(ports: &Ports) -> LocalStatus {
-    let (address, part_id) = (ports.identity)();
-    LocalStatus { status: Some(ports.sources.status()), cloud: Some(cloud(ports.contact.get(), address, part_id)) }
 }

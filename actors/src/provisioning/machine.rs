@@ -161,6 +161,9 @@ pub enum Refused {
     /// Another network is being tried.
     #[error("a network is being tried: wait for the result")]
     Busy,
+    /// The fleet server of this identity cannot be used.
+    #[error("the address of the fleet server in these credentials cannot be used: it has to be https://NAME")]
+    Address,
 }
 
 /// The decisions about the doors.
@@ -326,6 +329,54 @@ impl Machine {
     #[must_use]
     pub fn stays(&self) -> bool {
         self.able.both || !self.hotspot.is_open()
+    }
+
+    /// What the configuration says.
+    #[must_use]
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// What the device has.
+    #[must_use]
+    pub fn able(&self) -> Able {
+        self.able
+    }
+
+    /// What the doors are doing.
+    #[must_use]
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The hotspot.
+    #[must_use]
+    pub fn hotspot(&self) -> &Keeper {
+        &self.hotspot
+    }
+
+    /// Bluetooth.
+    #[must_use]
+    pub fn bluetooth(&self) -> &Keeper {
+        &self.bluetooth
+    }
+
+    /// Whether the device knows who it is.
+    #[must_use]
+    pub fn has_identity(&self) -> bool {
+        self.has_identity
+    }
+
+    /// Whether somebody at the device has asked for the doors.
+    #[must_use]
+    pub fn is_forced(&self) -> bool {
+        self.forced.is_some()
+    }
+
+    /// Whether the internet is reached.
+    #[must_use]
+    pub fn is_online(&self) -> bool {
+        matches!(self.connectivity, Connectivity::Online { .. })
     }
 
     /// What was tried last, and how it stands.

@@ -8,6 +8,9 @@
 //! |---|---|
 //! | `machine`, `moves` | every decision: when the doors open and close, who may do what, what becomes of it |
 //! | `ble` | what phones find, read and write over Bluetooth |
+//! | `actor`, `desk` | waiting, and doing what the machine wants |
+//! | `front` | opens and closes the hotspot with its page |
+//! | `near` | opens and closes Bluetooth |
 //! | `keeper` | one door: opened, closed, tried again for ever |
 //! | `rules` | what the configuration and the device allow |
 //! | `hotspot` | its name, password, channel and address |
@@ -16,12 +19,16 @@
 //! | `welcome` | what a visitor sees |
 //! | `portal` | everything behind the hotspot's HTTP port |
 
+pub mod actor;
 pub mod ble;
+mod desk;
+mod front;
 pub mod hotspot;
 pub mod identity;
 pub mod keeper;
 pub mod machine;
 mod moves;
+pub mod near;
 pub mod portal;
 pub mod rules;
 pub mod visit;

@@ -92,6 +92,17 @@ pub fn connect(executor: &Rc<LocalExecutor<'static>>, run_folder: &Path, brand: 
     })
 }
 
+/// This machine's network manager alone.
+pub fn networks(
+    executor: &Rc<LocalExecutor<'static>>,
+    brand: &str,
+) -> Result<Rc<network_manager::NetworkManager>, ConnectError> {
+    let clock = clock::LinuxClock::new(executor).map_err(|source| ConnectError::Timer { source })?;
+    let clock: Rc<dyn board::Clock> = Rc::new(clock);
+    let bus = bus::Bus::new(executor, Rc::clone(&clock));
+    Ok(Rc::new(network_manager::NetworkManager::new(executor, clock, bus, brand)))
+}
+
 /// Whether this process belongs to an ordinary user, who may not write to the system's folders.
 #[must_use]
 pub fn ordinary_user() -> bool {

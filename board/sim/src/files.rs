@@ -90,6 +90,11 @@ impl SimFiles {
         }
     }
 
+    /// Somebody removes a file.
+    pub fn take_away(&self, path: impl AsRef<Path>) {
+        self.inner.files.borrow_mut().remove(path.as_ref());
+    }
+
     /// Puts a file there as if it had always been: on stable storage, and not counted as a write.
     ///
     /// # Panics

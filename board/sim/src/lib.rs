@@ -8,6 +8,7 @@
 pub mod bluetooth;
 pub mod clock;
 pub mod console;
+pub mod doorway;
 pub mod drive;
 pub mod fetch;
 pub mod files;
@@ -31,6 +32,7 @@ use board::{Board, host::Facts};
 pub use bluetooth::{SimBluetooth, SimPhone};
 pub use clock::SimClock;
 pub use console::SimConsole;
+pub use doorway::SimDoorway;
 pub use drive::{Driven, Driver};
 pub use fetch::SimWeb;
 pub use files::SimFiles;
@@ -65,6 +67,8 @@ pub struct SimBoard {
     pub bluetooth: SimBluetooth,
     /// Switching it off and on.
     pub power: SimPower,
+    /// People near the device.
+    pub doorway: SimDoorway,
     /// Chance.
     pub random: Rc<Random>,
     facts: Rc<RefCell<Facts>>,
@@ -85,6 +89,7 @@ impl SimBoard {
             distro: "simulated 1".into(),
             hostname: "bench-robot".into(),
             boot_id: "boot-1".into(),
+            serial: "100000001a2b3c4d".into(),
         };
         let web = SimWeb::new(&clock);
         SimBoard {
@@ -94,6 +99,7 @@ impl SimBoard {
             web,
             service: SimService::new(&clock),
             console: SimConsole::new(&clock),
+            doorway: SimDoorway::default(),
             random: Rc::new(random),
             facts: Rc::new(RefCell::new(facts)),
             boots: Rc::new(Cell::new(1)),
@@ -124,8 +130,8 @@ impl SimBoard {
             service: Rc::new(service::ServicePort { service: self.service.clone(), alive: alive.clone() }),
             console: Rc::new(console::ConsolePort { console: self.console.clone(), alive: alive.clone() }),
             networks: radio_port::port(&self.networks, &alive),
-            power: Some(Rc::new(reboot::PowerPort { power: self.power.clone(), alive })),
-            doorway: None,
+            power: Some(Rc::new(reboot::PowerPort { power: self.power.clone(), alive: alive.clone() })),
+            doorway: Some(Rc::new(doorway::DoorwayPort { doorway: self.doorway.clone(), alive })),
             bluetooth,
             host: Rc::new(host::HostPort { facts: self.facts.borrow().clone() }),
         }
@@ -165,6 +171,7 @@ impl SimBoard {
         self.console.agent_went();
         self.networks.agent_went();
         self.bluetooth.agent_went();
+        self.doorway.agent_went();
     }
 
     /// The power goes and comes back. Every task of the agent must have been dropped already, or be dropped next.

@@ -12,6 +12,7 @@ use std::{
 };
 
 use actors::cloud::port::{Cloud, CloudError};
+use api::brand;
 use api::pb::platform::{
     app::{
         agent::v1::{DeviceAgentConfigRequest, DeviceAgentConfigResponse},
@@ -23,12 +24,14 @@ use api::pb::platform::{
     },
 };
 use async_trait::async_trait;
-use board_sim::{Random, SimClock, SimWeb};
+use board_sim::{Random, SimClock, SimFiles, SimWeb};
 use prost_types::Struct;
 use serde_json::Value;
 
 /// The part that the simulated device is.
 pub const PART_ID: &str = "part-0";
+/// What the simulated device shows to be believed.
+pub const SECRET: &str = "simulated part secret";
 /// How often the server wants to be asked.
 pub const POLL: Duration = Duration::from_secs(5);
 /// How long the bridge to the server waits for an answer before it gives up.
@@ -92,6 +95,10 @@ struct Inner {
     random: Random,
     mood: Cell<Mood>,
     identity: RefCell<Option<String>>,
+    /// Where the device has its credentials file, and the ones that the server believes.
+    disk: SimFiles,
+    /// The secret that was shown last.
+    shown: RefCell<Option<String>>,
     config: RefCell<DeviceAgentConfigResponse>,
     /// When somebody marked the part for restart (wall time, milliseconds).
     mark: Cell<Option<i64>>,
@@ -117,7 +124,7 @@ pub struct SimCloud {
 impl SimCloud {
     /// A server that knows one part and has nothing to say to it.
     #[must_use]
-    pub fn new(clock: &SimClock, web: &SimWeb, random: Random) -> Self {
+    pub fn new(clock: &SimClock, web: &SimWeb, disk: &SimFiles, random: Random) -> Self {
         let config = DeviceAgentConfigResponse { check_interval: Some(seconds(POLL)), ..Default::default() };
         SimCloud {
             inner: Rc::new(Inner {
@@ -126,6 +133,8 @@ impl SimCloud {
                 random,
                 mood: Cell::new(Mood::Well),
                 identity: RefCell::new(Some(PART_ID.to_owned())),
+                disk: disk.clone(),
+                shown: RefCell::default(),
                 config: RefCell::new(config),
                 mark: Cell::new(None),
                 mark_told: Cell::new(false),
@@ -260,9 +269,10 @@ impl SimCloud {
     async fn travel(&self) -> Result<(), CloudError> {
         let Inner { clock, web, mood, random, attempts, .. } = &*self.inner;
         attempts.borrow_mut().push(clock.elapsed());
-        if self.inner.identity.borrow().is_none() {
+        let Some(shown) = self.shown() else {
             return Err(CloudError::NoIdentity { reason: "there is no credentials file".into() });
-        }
+        };
+        self.inner.shown.replace(Some(shown.clone()));
         let unreachable = |reason: &str| CloudError::Unreachable { reason: reason.to_owned() };
         let latency = web.latency() + Duration::from_micros(random.below(2_000));
         if latency > CALL_MAX {
@@ -272,6 +282,9 @@ impl SimCloud {
         clock.sleep(latency).await;
         if !web.is_online() || web.is_captive() {
             return Err(unreachable("no route to host"));
+        }
+        if shown != SECRET {
+            return Err(CloudError::CredentialsRefused { reason: "unknown secret".into() });
         }
         match mood.get() {
             Mood::Silent => {
@@ -296,6 +309,13 @@ impl SimCloud {
         }
     }
 
+    /// The secret in the device's credentials file, if it has a whole one.
+    fn shown(&self) -> Option<String> {
+        self.inner.identity.borrow().as_ref()?;
+        let file: Value = serde_json::from_slice(&self.inner.disk.content(brand::CREDENTIALS_FILE)?).ok()?;
+        Some(file.get("cloud")?.get("secret")?.as_str()?.to_owned())
+    }
+
     /// When the machine server started, by the server's clock: by how long ago that was on the device's.
     fn started_at(&self, status: &DeviceStatus) -> Option<i64> {
         let millis = |at: &prost_types::Timestamp| at.seconds * 1_000 + i64::from(at.nanos) / 1_000_000;
@@ -316,7 +336,11 @@ impl SimCloud {
 #[async_trait(?Send)]
 impl Cloud for SimCloud {
     fn part_id(&self) -> Option<String> {
-        self.inner.identity.borrow().clone()
+        self.shown().and(self.inner.identity.borrow().clone())
+    }
+
+    fn is_renewed(&self) -> bool {
+        self.shown().is_some_and(|now| self.inner.shown.borrow().as_ref() != Some(&now))
     }
 
     async fn device_config(&self, request: DeviceAgentConfigRequest) -> Result<DeviceAgentConfigResponse, CloudError> {

@@ -13,6 +13,7 @@ pub mod interruptions;
 mod invariants;
 pub mod launch;
 pub mod life;
+pub mod person;
 mod production;
 pub mod trial;
 
@@ -104,7 +105,7 @@ impl World {
     #[must_use]
     pub fn with_agent(seed: Seed, agent: Agent) -> Self {
         let board = SimBoard::new(seed.0);
-        let cloud = SimCloud::new(&board.clock, &board.web, board.random.branch());
+        let cloud = SimCloud::new(&board.clock, &board.web, &board.files, board.random.branch());
         let factory = Factory::new(&board.web, &board.platform());
         for version in ["1.0.0", "1.1.0", "1.2.0-dev"] {
             factory.release(version);
@@ -112,7 +113,7 @@ impl World {
         factory.channel("stable", "1.0.0");
         factory.channel("dev", "1.2.0-dev");
         let credentials = serde_json::json!({
-            "cloud": {"app_address": factory::SERVER, "id": cloud::PART_ID, "secret": "simulated part secret"}
+            "cloud": {"app_address": factory::SERVER, "id": cloud::PART_ID, "secret": cloud::SECRET}
         });
         board.files.put(brand::CREDENTIALS_FILE, credentials.to_string(), Access::Private);
         let defaults = serde_json::json!({"advanced_settings": {"release_keys": [factory.public_key()]}});

@@ -8,11 +8,13 @@ use actors::{
     cloud::port::Cloud,
     kit::{lossy, mailbox},
     logs::line::{Level, Line, TEXT_BYTES_MAX},
+    provisioning::ble::session::Keys,
 };
 use api::brand;
 use board::{Board, files::Files};
 use board_sim::{Random, SimClock};
 use platform_agent::{
+    identity,
     launcher::{self, Disk as _, LIVED, Mark, disk::OnBoard},
     safe,
     wiring::{self, Identity, Options, Parts},
@@ -84,7 +86,7 @@ fn agent(wait: Option<bool>) -> Agent {
         }
         let (log_writer, log_lines) = wiring::log_ring();
         listen(log_writer.clone(), clock);
-        let (random, known) = (Random::new(seed), Rc::clone(&cloud));
+        let (random, known) = (Rc::new(Random::new(seed)), Rc::clone(&cloud));
         let parts = Parts {
             board: board.clone(),
             cloud,
@@ -94,6 +96,20 @@ fn agent(wait: Option<bool>) -> Agent {
             identity: Rc::new(move || {
                 known.part_id().map(|_| Identity { address: factory::SERVER.to_owned(), api_key: None })
             }),
+            check_identity: Rc::new(|content| {
+                let read = identity::parse(Path::new(brand::CREDENTIALS_FILE), content, true);
+                read.map(drop).map_err(|error| error.to_string())
+            }),
+            make_keys: {
+                let chance = Rc::clone(&random);
+                Rc::new(move |password| {
+                    let mut fill = |bytes: &mut [u8]| {
+                        bytes.iter_mut().for_each(|byte| *byte = u8::try_from(chance.below(256)).unwrap_or(0));
+                        true
+                    };
+                    Box::pin(std::future::ready(Keys::make(&password, &mut fill)))
+                })
+            },
             random: Rc::new(move || random.any()),
             set_debug: Rc::new(|_| ()),
             trace,

@@ -24,6 +24,7 @@ mod nonsense_from_the_cloud;
 mod nothing_delays_a_restart;
 mod one_download_at_a_time;
 mod power_cuts;
+mod provisioning;
 mod records_that_are_lost;
 mod refused_bytes;
 mod safe_starts;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use api::brand;
+use board::files::Access;
 use board::network::{Address, Manager, Medium, Profile};
 use board_sim::{
     Random,
@@ -25,6 +27,12 @@ fn with_radio(seed: u64) -> World {
     networks.plug_radio("wlan0", false);
     networks.cable("eth0", PLUGGED);
     networks.by_admin(wired_by_admin());
+    // What the doors do to the rhythm is told in `provisioning`.
+    let defaults = json!({
+        "advanced_settings": {"release_keys": [world.factory.public_key()]},
+        "network_configuration": {"disable_wifi_provisioning": true, "disable_bt_provisioning": true}
+    });
+    world.board.files.put(brand::DEFAULTS_FILE, defaults.to_string(), Access::Readable);
     world
 }
 
