@@ -248,7 +248,12 @@ impl Desk {
                 for visit in visits.visits {
                     match permits(&self.machine, &self.ports.check, visits.door, &visit) {
                         Ok(()) => self.hear(Event::Visit(visits.door, visit)).await,
-                        Err(refused) => done = done.and(Err(refused)),
+                        Err(refused) => {
+                            if let Some(near) = &mut self.near {
+                                near.refused(visits.door);
+                            }
+                            done = done.and(Err(refused));
+                        }
                     }
                 }
                 answer(done.map_err(|refused| match refused {

@@ -12,6 +12,7 @@ use smol::LocalExecutor;
 use super::{
     ble::session::{Keys, Session, Settings, Visits},
     hotspot,
+    visit::Door,
     welcome::Welcome,
 };
 use crate::kit::background::{Background, Results};
@@ -96,6 +97,13 @@ impl Near {
     ) -> Result<Visits, WriteRefused> {
         let session = self.session.as_mut().ok_or(WriteRefused::Busy)?;
         session.write(now, phone, characteristic, value.expose())
+    }
+
+    /// What the last write meant is not permitted.
+    pub(super) fn refused(&mut self, door: Door) {
+        if let Some(session) = &mut self.session {
+            session.refused(door);
+        }
     }
 
     pub(super) fn pairing(&mut self, now: Mono) -> bool {
