@@ -195,23 +195,28 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     smol::block_on(executor.run(served))
 }
 
-/// Resident memory of this process, in bytes.
-fn resident() -> u64 {
+/// Memory that this process has written to, in bytes.
+fn written() -> u64 {
     let status = fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("Pss:")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Private_Dirty:")).unwrap_or_default();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) * 1024
 }
 
 /// Is silent on every connection, and then asks for the page and for a phone's question as fast as one visitor can.
 fn measure(address: SocketAddrV4) {
-    let before = resident();
-    let mut silent: Vec<_> = (0..VISITORS_MAX).map(|_| TcpStream::connect(address).expect("it listens")).collect();
-    for stream in &mut silent {
+    let silent = || {
+        let mut stream = TcpStream::connect(address).expect("it listens");
         stream.write_all(format!("GET /x HTTP/1.1\r\nHost: {}\r\n\r\n", address.ip()).as_bytes()).expect("written");
-        one(stream);
-    }
-    let more = resident().saturating_sub(before) / silent.len() as u64;
-    println!("{} bytes of memory for each of {} idle connections", more, silent.len());
+        one(&mut stream);
+        stream
+    };
+    // The first one also pays for what is there once.
+    let first = silent();
+    let before = written();
+    let others: Vec<_> = (1..VISITORS_MAX).map(|_| silent()).collect();
+    let more = written().saturating_sub(before) / others.len() as u64;
+    println!("{more} bytes of memory for each idle connection after the first, of {VISITORS_MAX}");
+    drop((first, others));
     for (what, path) in [("pages", "/"), ("questions of phones", "/generate_204")] {
         let mut stream = TcpStream::connect(address).expect("it listens");
         let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\nAccept: text/html\r\n\r\n", address.ip());
