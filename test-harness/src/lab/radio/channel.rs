@@ -15,6 +15,9 @@ use crate::real::{PATIENCE, Trouble};
 /// Commands that can run on one board at a time: the ports that it has.
 pub const PORTS: usize = 4;
 
+/// How long a file may take: a few megabytes a second on an idle machine, a tenth of that on a busy one.
+const FILE_LIMIT: Duration = Duration::from_secs(600);
+
 /// A port of its own for as long as the value lives.
 pub struct Channel {
     stream: BufReader<UnixStream>,
@@ -63,20 +66,20 @@ impl Channel {
         let about = file.metadata().map_err(trouble)?;
         let mode = about.permissions().mode() & 0o7777;
         self.send(json!({"op": "put", "path": to, "mode": mode}), &mut file, about.len())?;
-        self.answer(PATIENCE, &mut std::io::sink()).map(drop)
+        self.answer(FILE_LIMIT, &mut std::io::sink()).map(drop)
     }
 
     /// The same from memory.
     pub fn write(&mut self, to: &str, mode: u32, content: &[u8]) -> Result<(), Trouble> {
         let length = content.len() as u64;
         self.send(json!({"op": "put", "path": to, "mode": mode}), &mut &content[..], length)?;
-        self.answer(PATIENCE, &mut std::io::sink()).map(drop)
+        self.answer(FILE_LIMIT, &mut std::io::sink()).map(drop)
     }
 
     /// Reads a file of the board.
     pub fn get(&mut self, from: &str, sink: &mut dyn Write) -> Result<(), Trouble> {
         self.send(json!({"op": "get", "path": from}), &mut std::io::empty(), 0)?;
-        self.answer(PATIENCE, sink).map(drop)
+        self.answer(FILE_LIMIT, sink).map(drop)
     }
 
     fn send(&mut self, mut request: Value, body: &mut dyn Read, length: u64) -> Result<(), Trouble> {

@@ -8,5 +8,6 @@ pub mod air;
 pub mod board;
 pub mod channel;
 pub mod machine;
+mod networks;
 mod qmp;
 pub mod stories;
