@@ -96,7 +96,8 @@ Usage: {agent} [OPTIONS]           runs the agent
                         with --dev-mode as an ordinary user: beside the credentials file)
   -d, --debug           debug log of the agent (also {debug}=1)
   -w, --wait            update before the machine server is first started (also {wait}=1)
-      --dev-mode        run as an ordinary user and not as a service (also {dev_mode}=1)
+      --dev-mode        run as an ordinary user and not as a service, and leave this machine's network alone
+                        (also {dev_mode}=1)
       --safe            set the stored state aside and begin anew; identity and machine server
                         stay. The launcher asks for it when an agent does not live
       --minute SECONDS  length of a minute in settings, for tests; only with --dev-mode

@@ -175,7 +175,7 @@ async fn run(
     let time = trusted_time::clock(&PortableFiles, &options.root, platform::clock_is_synchronised);
     let tls = Tls::new(Trust::System, Some(Arc::new(time)));
     let fetch = PortableFetch::new(program.clone(), tls.clone());
-    let board = match platform::connect(executor, &options.root.join("run"), fetch) {
+    let board = match platform::connect(executor, &options.root.join("run"), fetch, options.dev_mode) {
         Ok(board) => board,
         Err(error) => {
             let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());

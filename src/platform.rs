@@ -19,16 +19,17 @@ pub enum PlatformError {
     Linux(#[from] board_linux::ConnectError),
 }
 
-/// The abilities of this machine. `run_folder` holds what belongs to one boot.
+/// The abilities of this machine. `run_folder` holds what belongs to one boot. A `guest` keeps its hands off what this
+/// machine is for others too: its network, its radios, its power.
 #[cfg(target_os = "linux")]
 pub fn connect(
     executor: &Rc<LocalExecutor<'static>>,
     run_folder: &Path,
     fetch: board_portable::PortableFetch,
+    guest: bool,
 ) -> Result<Board, PlatformError> {
     let pieces = board_linux::connect(executor, run_folder, api::brand::NAME)?;
-    // Whoever tries the agent as an ordinary user keeps the network of that machine to himself.
-    let own = !ordinary_user();
+    let own = !guest;
     let doorway = board_portable::PortableDoorway::new(executor, Rc::clone(&pieces.clock) as _);
     Ok(Board {
         clock: pieces.clock,
@@ -37,9 +38,9 @@ pub fn connect(
         processes: pieces.processes,
         service: pieces.service,
         console: pieces.console,
-        power: Some(pieces.power),
+        power: own.then_some(pieces.power as _),
         networks: own.then_some(pieces.networks as _),
-        doorway: Some(Rc::new(doorway)),
+        doorway: own.then(|| Rc::new(doorway) as _),
         bluetooth: own.then_some(pieces.bluetooth as _),
         host: pieces.host,
     })

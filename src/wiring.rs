@@ -506,8 +506,7 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
                 files: Rc::clone(&board.files),
                 fetch: Rc::clone(&board.fetch),
                 networks: board.networks.clone(),
-                // Whoever develops with it sits at the machine that would go down.
-                power: board.power.clone().filter(|_| !dev_mode),
+                power: board.power.clone(),
                 executor: Rc::clone(executor),
                 record: state.join("network.record"),
                 boot_id: board.host.facts().boot_id.clone(),
