@@ -11,7 +11,7 @@ use board::{
     bluetooth::{self, Bluetooth, BluetoothError, Standing, WriteRefused},
     doorway::{Knock, Open},
     files::Access,
-    network::{Hotspot, Manager, Networks},
+    network::{Hotspot, Manager, Networks, Seen},
 };
 
 use super::{
@@ -341,7 +341,7 @@ impl Desk {
             fragment_id: settings.fragment_id.as_deref().map(Rc::from),
             hostname: Rc::clone(&self.ports.hostname),
             agent_version: Rc::clone(&self.ports.agent_version),
-            networks: air.seen,
+            networks: self.heard(&air).into(),
             has_identity: self.machine.has_identity(),
             identity: self.machine.identity_door(),
             online,
@@ -350,6 +350,13 @@ impl Desk {
             complaints: self.complaints().into(),
             stays: self.machine.stays(),
         }
+    }
+
+    /// The networks of others. A radio hears its own hotspot too, which nobody can choose and which disturbs nobody.
+    fn heard(&self, air: &Air) -> Vec<Seen> {
+        let settings = self.known.settings.get();
+        let own = settings.and_then(|settings| hotspot::ssid(&settings.hotspot_prefix, &self.ports.hostname));
+        air.seen.iter().filter(|seen| Some(&seen.ssid) != own.as_ref()).cloned().collect()
     }
 
     /// For the fleet server and for people at the device.
@@ -454,7 +461,7 @@ impl Desk {
     fn wanted_hotspot(&self) -> Option<Hotspot> {
         let (settings, air) = (self.known.settings.get()?, self.known.air.get()?);
         let (hostname, serial) = (&self.ports.hostname, &self.ports.serial);
-        front::wanted(&settings, hostname, serial, &air.radio?, &air.seen, &air.subnets)
+        front::wanted(&settings, hostname, serial, air.radio.as_ref()?, &self.heard(&air), &air.subnets)
     }
 
     fn wanted_bluetooth(&self) -> Option<Settings> {

@@ -437,6 +437,13 @@ impl SimNetworks {
                 frequency_mhz: point.frequency_mhz,
             })
             .collect();
+        // As real radios do: the device's own hotspot is among what it hears.
+        seen.extend(self.inner.hotspot.borrow().as_ref().map(|hotspot| Seen {
+            ssid: hotspot.ssid.clone(),
+            signal: 100,
+            security: Security::Wpa2,
+            frequency_mhz: 2407 + 5 * u32::from(hotspot.channel),
+        }));
         seen.sort_by_key(|seen| (std::cmp::Reverse(seen.signal), seen.ssid.clone()));
         seen
     }
