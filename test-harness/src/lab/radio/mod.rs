@@ -7,7 +7,9 @@
 pub mod air;
 pub mod board;
 pub mod channel;
+mod doors;
 pub mod machine;
 mod networks;
 mod qmp;
 pub mod stories;
+mod visitor;

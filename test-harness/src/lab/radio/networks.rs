@@ -1,17 +1,17 @@
 //! Stories of known networks: what the configuration gives is there, tried, left, found again and taken away.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::board::RadioBoard;
+use super::{board::RadioBoard, visitor::until};
 use crate::{
     lab::{
         board::Target,
         site::Site,
         stories::{Stage, ensure},
     },
-    real::{PATIENCE, Trouble},
+    real::Trouble,
 };
 
 /// Passwords that may stand nowhere but in the profiles.
@@ -121,23 +121,4 @@ fn joined(board: &RadioBoard, name: &str) -> Result<(), Trouble> {
 fn heard(site: &Site, board: &RadioBoard) -> Result<(), Trouble> {
     let now = board.run("cut -d. -f1 /proc/uptime")?.parse::<u64>().unwrap_or(u64::MAX);
     site.until(board, "a report through this network", |status| status.uptime_seconds > now).map(drop)
-}
-
-/// Waits, and on giving up tells what NetworkManager and the agent say. Asks once a second: asking is emulated too, and
-/// would be most of what the board does.
-fn until<T>(board: &RadioBoard, what: &str, mut ask: impl FnMut() -> Option<T>) -> Result<T, Trouble> {
-    let begin = Instant::now();
-    while begin.elapsed() < PATIENCE {
-        if let Some(answer) = ask() {
-            return Ok(answer);
-        }
-        std::thread::sleep(Duration::from_secs(1));
-    }
-    let network = board
-        .run(
-            "nmcli device; nmcli --fields NAME,DEVICE,AUTOCONNECT,AUTOCONNECT-PRIORITY connection; ip -br address; ip route; nmcli device wifi list --rescan no; \
-             journalctl -b -u NetworkManager --no-pager | grep -E 'Activation|connection-|policy|fail|secrets' | tail -40",
-        )
-        .unwrap_or_default();
-    Err(Trouble(format!("gave up waiting for {what}\n{network}\n{}", board.journal())))
 }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use super::{board::RadioBoard, networks};
+use super::{board::RadioBoard, doors, networks};
 use crate::{
     lab::{
         board::Target,
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// All of them, with the names by which they are asked for.
-pub const STORIES: [(&str, Story); 2] = [("limits", limits), ("networks", networks::known)];
+pub const STORIES: [(&str, Story); 3] = [("limits", limits), ("networks", networks::known), ("portal", doors::portal)];
 
 /// The control group of machine servers, on the board.
 const GROUP: &str = "/sys/fs/cgroup/system.slice/platform-agent.service/server";

@@ -1,0 +1,167 @@
+//! A person with a phone at a board's hotspot: the board's second radio, with curl for a browser.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::board::RadioBoard;
+use crate::{
+    lab::board::Target,
+    real::{PATIENCE, Trouble},
+};
+
+/// Where a phone finds the page.
+const PAGE: &str = "http://10.42.0.1";
+/// How people's browsers introduce themselves.
+const BROWSER: &str =
+    "curl -sS -m 20 -b /root/jar -c /root/jar -A 'Mozilla/5.0 (Linux; Android 14) Mobile' -H 'Accept: text/html'";
+
+/// What phones and computers ask on their own: who asks, by which name, for what.
+const PROBES: [(&str, &str, &str); 4] = [
+    ("apple", "CaptiveNetworkSupport-460 wispr", "http://captive.apple.com/hotspot-detect.html"),
+    ("android", "Dalvik/2.1.0 (Linux; U; Android 14)", "http://connectivitycheck.gstatic.com/generate_204"),
+    ("windows", "Microsoft NCSI", "http://www.msftconnecttest.com/connecttest.txt"),
+    ("firefox", "Mozilla/5.0 (X11; Linux x86_64) Firefox/128.0", "http://detectportal.firefox.com/canonical.html"),
+];
+
+/// An answer of the page.
+pub(super) struct Answer {
+    /// The status of HTTP.
+    pub(super) status: String,
+    /// What a browser shows.
+    pub(super) body: String,
+}
+
+/// Somebody with a phone.
+pub(super) struct Visitor<'a> {
+    board: &'a RadioBoard,
+    hotspot: String,
+    password: String,
+}
+
+impl<'a> Visitor<'a> {
+    /// Who reads the label: `platform-agent hotspot`, once the hotspot is open.
+    pub(super) fn waits(board: &'a RadioBoard) -> Result<Visitor<'a>, Trouble> {
+        until(board, "an open hotspot", || is_open(board).then_some(()))?;
+        let said = board.run("platform-agent hotspot")?;
+        let word =
+            |name: &str| said.lines().find_map(|line| line.strip_prefix(name)).map(|word| word.trim().to_owned());
+        match (word("hotspot"), word("password")) {
+            (Some(hotspot), Some(password)) => Ok(Visitor { board, hotspot, password }),
+            _ => Err(Trouble(format!("no label: {said}"))),
+        }
+    }
+
+    /// The name of the hotspot.
+    pub(super) fn hotspot(&self) -> &str {
+        &self.hotspot
+    }
+
+    /// Joins the hotspot, with an address by DHCP: what DHCP said.
+    pub(super) fn joins(&self) -> Result<String, Trouble> {
+        let join = format!("lab-phone join '{}' '{}'", self.hotspot, self.password);
+        until(self.board, "a phone on the hotspot", || self.board.run(&join).ok())
+    }
+
+    /// What the phone asks on its own: every question is redirected to the page, without a body.
+    pub(super) fn is_sent_to_the_page(&self) -> Result<(), Trouble> {
+        let ask = |(who, agent, url): &(&str, &str, &str)| {
+            let show = format!("{who} %{{http_code}} %{{redirect_url}} %{{size_download}}\\n");
+            format!("lab-phone run curl -sS -m 20 -o /dev/null -w '{show}' -A '{agent}' {url}")
+        };
+        let said = self.board.run(&PROBES.iter().map(ask).collect::<Vec<_>>().join(" && "))?;
+        let wanted = PROBES.map(|(who, ..)| format!("{who} 302 {PAGE}/ 0")).join("\n");
+        if said == wanted { Ok(()) } else { Err(Trouble(format!("the phone's questions were answered {said}"))) }
+    }
+
+    /// Opens the page.
+    pub(super) fn page(&self) -> Result<String, Trouble> {
+        Ok(self.browses("/", "")?.body)
+    }
+
+    /// Looks at the page until it shows this.
+    pub(super) fn until_shown(&self, words: &str) -> Result<String, Trouble> {
+        let mut last = String::new();
+        let shown = until(self.board, words, || {
+            last = self.page().ok()?;
+            last.contains(words).then(|| last.clone())
+        });
+        shown.map_err(|trouble| Trouble(format!("{trouble}\nthe page was {last}")))
+    }
+
+    /// Looks at the page, and asks it to look again now and then, until this network can be chosen.
+    pub(super) fn until_listed(&self, ssid: &str) -> Result<String, Trouble> {
+        let mut looks = 0;
+        until(self.board, ssid, || {
+            let page = self.page().ok()?;
+            if page.contains(&choice(ssid)) {
+                return Some(page);
+            }
+            if looks % 8 == 0 {
+                self.sends("/rescan", "").ok()?;
+            }
+            looks += 1;
+            None
+        })
+    }
+
+    /// Looks at the page until there is none any more.
+    pub(super) fn until_lost(&self) -> Result<(), Trouble> {
+        let look = format!("lab-phone run {BROWSER} -m 3 -o /dev/null {PAGE}/state");
+        until(self.board, "the end of the hotspot", || self.board.run(&look).is_err().then_some(()))
+    }
+
+    /// Sends a form as the page in front of it would: every field is a word of curl, such as `-F name=value`.
+    pub(super) fn sends(&self, path: &str, fields: &str) -> Result<Answer, Trouble> {
+        let page = self.page()?;
+        let token = page.split_once("name=\"token\" value=\"").and_then(|(_, rest)| rest.split('"').next());
+        let token = token.ok_or_else(|| Trouble(format!("a page without a token: {page}")))?;
+        let kind = if fields.contains("-F ") { "-F" } else { "--data-urlencode" };
+        self.browses(path, &format!("-H 'Origin: {PAGE}' {kind} token={token} {fields}"))
+    }
+
+    /// A request of a browser with these words of curl.
+    pub(super) fn browses(&self, path: &str, words: &str) -> Result<Answer, Trouble> {
+        let line = format!("lab-phone run {BROWSER} -w '\\n%{{http_code}}' {words} {PAGE}{path}");
+        let said = self.board.run(&line)?;
+        let (body, status) = said.rsplit_once('\n').unwrap_or(("", &said));
+        // What is not for eyes would bury everything else where an answer is not the wanted one.
+        let seen = body.split_once("<main").and_then(|(_, rest)| rest.split("<script>").next()).unwrap_or(body);
+        Ok(Answer { status: status.to_owned(), body: seen.to_owned() })
+    }
+}
+
+/// The value that the page has for a network of this name.
+pub(super) fn choice(ssid: &str) -> String {
+    ssid.bytes().fold("x".to_owned(), |value, byte| format!("{value}{byte:02x}"))
+}
+
+/// What the agent says of its doors.
+pub(super) fn doors(board: &RadioBoard) -> Option<Value> {
+    // It ends with 3 where something is worth a warning.
+    let (_, said) = Target::ask(board, "platform-agent status --json").ok()?;
+    Some(serde_json::from_str::<Value>(&said).ok()?["status"]["provisioning"].take())
+}
+
+fn is_open(board: &RadioBoard) -> bool {
+    doors(board).is_some_and(|doors| doors["hotspot"] == "DOOR_OPEN")
+}
+
+/// Waits, and on giving up tells what NetworkManager and the agent say. Asks once a second: asking is emulated too, and
+/// would be most of what the board does.
+pub(super) fn until<T>(board: &RadioBoard, what: &str, mut ask: impl FnMut() -> Option<T>) -> Result<T, Trouble> {
+    let begin = Instant::now();
+    while begin.elapsed() < PATIENCE {
+        if let Some(answer) = ask() {
+            return Ok(answer);
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    let network = board
+        .run(
+            "nmcli device; nmcli --fields NAME,DEVICE,AUTOCONNECT,AUTOCONNECT-PRIORITY connection; ip -br address; ip route; nmcli device wifi list --rescan no; \
+             journalctl -b -u NetworkManager --no-pager | grep -E 'Activation|connection-|policy|fail|secrets' | tail -40",
+        )
+        .unwrap_or_default();
+    Err(Trouble(format!("gave up waiting for {what}\n{network}\n{}", board.journal())))
+}
