@@ -32,6 +32,8 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(200);
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Content of the mark.
+const BEGUN: &[u8] = b"1\n";
 /// Longest mark that is read.
 const MARK_BYTES_MAX: usize = 16;
 /// How long a network manager that is just being started is waited for.
@@ -118,13 +120,19 @@ fn mark(root: &Path) -> PathBuf {
 
 /// From now on the device forgets, whatever happens to the power.
 pub fn begin(root: &Path) -> Result<(), FileError> {
-    PortableFiles.write(&mark(root), b"1\n", Access::Private)
+    PortableFiles.write(&mark(root), BEGUN, Access::Private)
 }
 
-/// Whether it was begun and not finished.
+/// Whether it was begun and not finished. What cannot be read is no mark: a worn disk must not make a device forget.
 #[must_use]
 pub fn is_begun(root: &Path) -> bool {
-    !matches!(PortableFiles.read(&mark(root), MARK_BYTES_MAX), Ok(None))
+    match PortableFiles.read(&mark(root), MARK_BYTES_MAX) {
+        Ok(content) => content.is_some_and(|content| content == BEGUN),
+        Err(error) => {
+            log::error!("{error}: {}; nothing is forgotten because of it", error.source);
+            false
+        }
+    }
 }
 
 /// Forgets everything, the identity first; says what could not be forgotten. No actor may run any more, or yet.
@@ -234,6 +242,18 @@ mod tests {
         assert!(!credentials.exists() && !is_begun(&root));
         assert_eq!(left(&root), ["agent.life", "numbers", "platform-agent", "platform-agent.record"]);
         smol::block_on(finish(&root, &credentials, None)).expect("twice is once");
+    }
+
+    #[test]
+    fn a_mark_that_cannot_be_read_is_none() {
+        let (_folder, root, _credentials) = device();
+        fs::create_dir(mark(&root)).expect("made");
+        assert!(!is_begun(&root), "a folder");
+        fs::remove_dir(mark(&root)).expect("removed");
+        for content in [&b""[..], b"1", &[0; 4096]] {
+            fs::write(mark(&root), content).expect("written");
+            assert!(!is_begun(&root), "{} bytes", content.len());
+        }
     }
 
     #[test]

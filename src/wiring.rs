@@ -388,6 +388,7 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
     let facts = board.host.facts();
     if has_doors {
         let known = Rc::clone(&identity);
+        let (files, file) = (Rc::clone(&board.files), credentials.clone());
         supervisor.start(Actor::Provisioning, "provisioning", |lifeline| {
             provisioning::actor::run(
                 provisioning::actor::Inbox {
@@ -414,7 +415,13 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
                     credentials: credentials.clone(),
                     force_file: root.join("etc").join("force_provisioning_mode"),
                     check: check_identity,
-                    has_identity: Rc::new(move || known().is_some()),
+                    // A file that is there and cannot be understood is somebody's all the same.
+                    has_identity: Rc::new(move || {
+                        known().is_some()
+                            || !files
+                                .read(&file, 0)
+                                .is_ok_and(|content| content.is_none_or(|content| content.is_empty()))
+                    }),
                     hostname: facts.hostname.as_str().into(),
                     serial: facts.serial.as_str().into(),
                     agent_version: version_shown,

@@ -667,6 +667,29 @@ async fn a_restart_is_told_again_to_a_device_that_may_not_have_heard() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_was_told_before_the_mark_does_not_end_it_however_late_a_report_arrives() {
+    let world = World::new().await;
+    let device = world.device().await;
+    let report = |started: i64, sent: i64| {
+        let server = Some(ServerStatus { started_at: Some(timestamp(started)), pid: 7, ..ServerStatus::default() });
+        let status = Some(DeviceStatus { device_time: Some(timestamp(sent)), server, ..DeviceStatus::default() });
+        ReportRequest { status, ..ReportRequest::default() }
+    };
+    let now = Clock::default().now();
+    device.report_with(report(now - 1_000, now)).await.expect("kept");
+    let mark = "UPDATE parts SET restart_marked_at = $2 WHERE id = $1";
+    world.sql(move |tx| tx.run(mark, &[PART.into(), (now - 500).into()]).map(drop)).await;
+    // Sent right after the start, and on its way for longer than the mark is old: by this server's clock the start is
+    // later than the mark.
+    device.report_with(report(now - 1_000, now - 999)).await.expect("kept");
+    assert!(device.must_restart().await, "the wish stands");
+    // Another start ends it.
+    device.report_with(report(now - 100, now)).await.expect("kept");
+    assert!(!device.must_restart().await);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_to_be_tried_again_is_told_until_it_is_done() {
     let world = World::new().await;
     let device = world.device().await;

@@ -667,8 +667,9 @@ impl Machine {
                 Err(error) => {
                     self.joining.outcome = Outcome::Failed(error.to_string().into());
                     let useless = matches!(error, JoinError::WrongPassword(_) | JoinError::Unsuitable { .. });
-                    if useless {
-                        // What worked before, or nothing: a network that refuses us must not stand before the others.
+                    if useless || giving.before.is_some() {
+                        // What worked before, or nothing: a network that refuses us must not stand before the others,
+                        // and a password that was not proven right not in the place of one that was.
                         self.steps = vec![profiles::take_back(key, giving.before.as_ref())];
                         giving.stage = GivingStage::TakeBack;
                     } else {

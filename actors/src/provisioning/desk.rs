@@ -145,6 +145,7 @@ impl Desk {
         if let Some(front) = &mut self.front {
             front.shut();
         }
+        self.command(Command::Hotspot(false)).await;
         self.hear(Event::HotspotLost(why.into())).await;
     }
 
@@ -157,8 +158,11 @@ impl Desk {
     /// A file can be left by a button, a boot partition, a script.
     pub(super) async fn look_for_force_file(&mut self) {
         let path = self.ports.force_file.clone();
-        // Whatever is in it: that it can be read or not says that it is there.
-        let there = !matches!(self.ports.files.read(&path, 0), Ok(None));
+        // Whatever is in it. What cannot be looked at is nobody's wish.
+        let there = match self.ports.files.read(&path, 0) {
+            Ok(content) => content.is_some(),
+            Err(error) => error.source.kind() == std::io::ErrorKind::FileTooLarge,
+        };
         if there && !self.file_counted {
             log::info!("{} asks for the doors to be opened", path.display());
             self.forced().await;
@@ -190,6 +194,7 @@ impl Desk {
             }
             Done::Opened(Err(why)) => {
                 log::warn!("{why}");
+                self.command(Command::Hotspot(false)).await;
                 self.hear(Event::HotspotOpened(Err(why))).await;
             }
             Done::Closed(closed) => {

@@ -295,10 +295,8 @@ impl Machine {
         };
         let hotspot = self.hotspot.deadline(self.wants_hotspot(), self.able.hotspot);
         let bluetooth = self.bluetooth.deadline(self.wants_bluetooth(), self.able.bluetooth);
-        [state, hotspot, bluetooth, idle.filter(|_| matches!(self.state, State::Inviting { .. }))]
-            .into_iter()
-            .flatten()
-            .min()
+        let idle = idle.filter(|_| matches!(self.state, State::Inviting { .. }) && self.forced.is_none());
+        [state, hotspot, bluetooth, idle].into_iter().flatten().min()
     }
 
     /// Whether a visitor may come in by any door.

@@ -87,7 +87,12 @@ impl Machine {
         }
         if self.state == State::Resting {
             // Somebody else, some other day.
-            self.attempt = self.attempt.take().filter(|_| !self.seen);
+            self.keep_news();
+        }
+        if matches!(next, State::Inviting { .. }) && !connected && self.has_identity {
+            // It was joined, and is so no more.
+            self.attempt =
+                self.attempt.take().filter(|attempt| !matches!(attempt.result, welcome::Result::Joined { .. }));
         }
         if next == State::Resting {
             (self.forced, self.touched) = (None, None);
@@ -102,9 +107,16 @@ impl Machine {
             self.state,
             State::Resting | State::Inviting { .. } | State::Showing { .. } | State::Retrying { .. }
         ) {
-            self.attempt = self.attempt.take().filter(|_| !self.seen);
+            self.keep_news();
             self.state = State::Inviting { since: now };
         }
+    }
+
+    /// Of the last attempt only what somebody still has to read: why it failed.
+    fn keep_news(&mut self) {
+        let seen = self.seen;
+        let news = |attempt: &Attempt| !seen && matches!(attempt.result, welcome::Result::Failed(_));
+        self.attempt = self.attempt.take().filter(news);
     }
 
     pub(super) fn visited(&mut self, now: Mono, visit: Visit, effects: &mut Effects) {
@@ -210,11 +222,11 @@ impl Machine {
         }
         self.has_identity = true;
         // One act at the device is one change.
+        self.forced = None;
         let was_given =
             self.attempt.as_ref().is_some_and(|attempt| matches!(attempt.result, welcome::Result::Joined { .. }));
         if matches!(self.state, State::Inviting { .. } | State::Resting) && (was_given || self.is_connected()) {
             let hotspot = matches!(self.state, State::Inviting { .. });
-            self.forced = None;
             self.state = State::Showing { until: now + SHOWING_MAX, hotspot };
         }
         tell(effects, Effect::Poke);

@@ -404,6 +404,9 @@ fn a_device_that_has_an_identity_keeps_it() {
     device.hears(131, online(131));
     assert_eq!(device.visit(132, visit.clone()), "Showing HB poke");
     assert_eq!(device.machine.permits(Door::Portal, &visit), Err(Refused::IdentityStays));
+    let mut device = opened(rules(), true, true);
+    device.visit(131, visit.clone());
+    assert_eq!(device.machine.permits(Door::Portal, &visit), Err(Refused::IdentityStays), "offline too");
     // And it ends with the time that it was for.
     let mut device = opened(rules(), true, true);
     device.until(130 + 600);
@@ -467,6 +470,35 @@ fn somebody_at_the_device_opens_the_doors_by_hand() {
     device.hears(2000, Event::Forced);
     assert_eq!(device.hears(2300, Event::Forced), "Inviting HB", "once more is longer");
     assert_eq!(device.until(2900), "2900: Resting -- idle; ");
+    // A visitor who goes idle before the time is over changes nothing, and no deadline is left behind.
+    device.hears(3000, Event::Forced);
+    device.visit(3060, Visit::Touched);
+    assert_eq!(device.until(3600), "3600: Resting -- idle; ");
+    // Nor does one who was idle long before.
+    device.hears(4000, offline(4000));
+    device.until(4120);
+    device.visit(4121, Visit::Touched);
+    device.until(4730);
+    device.hears(4731, Event::Forced);
+    assert!(device.machine.deadline().is_none_or(|due| due > at(4731)), "{:?}", device.machine.deadline());
+}
+
+#[test]
+fn a_success_of_long_ago_is_no_news() {
+    let mut device = Device::new(ONE, true);
+    device.hears(0, offline(0));
+    device.until(120);
+    device.visit(130, Visit::Network(given("home")));
+    device.until(133);
+    device.hears(140, outcome(1, Outcome::Joined(link())));
+    device.hears(141, online(141));
+    device.until(300);
+    assert_eq!(device.machine.state, State::Resting);
+    // The phone was somewhere else when the hotspot went: nobody has seen it.
+    device.hears(9000, offline(9000));
+    device.until(9120);
+    assert!(matches!(device.machine.state, State::Inviting { .. }));
+    assert_eq!(device.machine.attempt(), None, "a phone that asks is not told that all is well");
 }
 
 #[test]

@@ -615,7 +615,10 @@ impl SimNetworks {
             if self.inner.edition.get() != before {
                 return Poll::Ready(());
             }
-            self.inner.waiting.borrow_mut().push(context.waker().clone());
+            let mut waiting = self.inner.waiting.borrow_mut();
+            if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+                waiting.push(context.waker().clone());
+            }
             Poll::Pending
         })
         .await;

@@ -9,7 +9,8 @@ use api::pb::platform::{
     },
     common::v1::LogEntry,
     fleet::v1::{
-        DeviceStatus, ReportRequest, ReportResponse, UpdateRetry, UpdateStatus, UploadLogsRequest, UploadLogsResponse,
+        DeviceStatus, ReportRequest, ReportResponse, ServerStatus, UpdateRetry, UpdateStatus, UploadLogsRequest,
+        UploadLogsResponse,
     },
 };
 use prost::Message as _;
@@ -130,10 +131,14 @@ pub async fn report(context: &Context, caller: Caller, request: ReportRequest) -
         return Err(Refusal::invalid("status", format!("at most {STATUS_MAX_BYTES} bytes are kept")));
     }
     let started = started_at(&status, now);
+    let server = status.server.clone().unwrap_or_default();
     let told = hex::encode(&status.encode_to_vec());
     let write = move |tx: &crate::store::Tx<'_>| {
+        // A start that was told before the mark is not what was asked for, however long this report was on its way.
+        let marked = started.is_some() && devices::restart_mark(tx, &part)?.is_some();
+        let known = marked && status::get(tx, part.id())?.is_some_and(|(before, _)| tells_start_of(&before, &server));
         status::store(tx, &part, &told, now)?;
-        if let Some(started) = started {
+        if let Some(started) = started.filter(|_| marked && !known) {
             // Strictly before: a start in the mark's own millisecond may have been the one before it.
             devices::clear_restart_mark(tx, &part, started.saturating_sub(1))?;
         }
@@ -153,6 +158,12 @@ fn open_retry((product, asked_at): (i32, Millis), status: &DeviceStatus) -> Opti
     (!status.updates.iter().any(done)).then_some(UpdateRetry { product, edition })
 }
 
+/// Whether a status that was kept, in hex, tells of this very start of the machine server.
+fn tells_start_of(kept: &str, server: &ServerStatus) -> bool {
+    let kept = hex::decode(kept).and_then(|bytes| DeviceStatus::decode(bytes.as_slice()).ok());
+    kept.and_then(|kept| kept.server).is_some_and(|kept| (kept.started_at, kept.pid) == (server.started_at, server.pid))
+}
+
 /// When the machine server started, by this server's clock: a device's own may be anywhere, but it knows how long ago
 /// that was.
 fn started_at(status: &DeviceStatus, now: Millis) -> Option<Millis> {
@@ -165,8 +176,6 @@ fn started_at(status: &DeviceStatus, now: Millis) -> Option<Millis> {
 
 #[cfg(test)]
 mod tests {
-    use api::pb::platform::fleet::v1::ServerStatus;
-
     use super::*;
     use crate::clock::timestamp;
 

@@ -144,9 +144,13 @@ fn run(options: &Options) -> Result<(), Trouble> {
     let mut agent = if options.agent { Some(device.start()?) } else { None };
     if agent.is_some() {
         let request = GetPartStatusRequest { part_id: known.device.part_id.clone() };
+        // What a machine of before has told is still there, and says that it runs.
+        let asked = call(&client, admin_service::GET_PART_STATUS, &request).ok();
+        let before = asked.and_then(|answer| answer.status?.server?.started_at);
         eventually("the machine to be live", || {
             let answer = call(&client, admin_service::GET_PART_STATUS, &request).ok()?;
-            let running = answer.status?.server?.phase == i32::from(Phase::Running);
+            let server = answer.status?.server?;
+            let running = server.phase() == Phase::Running && server.started_at != before;
             (answer.live && running).then_some(())
         })
         .map_err(|trouble| Trouble(format!("{trouble}; see {}", device.log().display())))?;

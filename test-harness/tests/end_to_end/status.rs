@@ -224,7 +224,7 @@ fn nonsense_and_crowds_at_the_socket_do_no_harm() {
         String::from_utf8_lossy(&answer).into_owned()
     };
     for nonsense in [&b"GET / HTTP/1.1\r\n"[..], &[0xff; 64], b"status 99999\n"] {
-        assert_eq!(ask(nonsense), "error the only question is \"status 1\"\n");
+        assert_eq!(ask(nonsense), "error the question for the status is \"status 1\"\n");
     }
     let silent: Vec<_> = (0..3).map(|_| UnixStream::connect(&socket).expect("connected")).collect();
     thread::scope(|scope| {

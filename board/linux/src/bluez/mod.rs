@@ -138,7 +138,11 @@ impl Bluetooth for Bluez {
             if self.present() != before {
                 return Poll::Ready(());
             }
-            self.shared.waiting.borrow_mut().push(context.waker().clone());
+            let mut waiting = self.shared.waiting.borrow_mut();
+            // Whoever asks again and again waits once.
+            if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+                waiting.push(context.waker().clone());
+            }
             Poll::Pending
         })
         .await;

@@ -307,7 +307,11 @@ impl Networks for NetworkManager {
             if *self.shared.links.borrow() != before {
                 return Poll::Ready(());
             }
-            self.shared.waiting.borrow_mut().push(context.waker().clone());
+            let mut waiting = self.shared.waiting.borrow_mut();
+            // Whoever asks again and again waits once.
+            if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+                waiting.push(context.waker().clone());
+            }
             Poll::Pending
         })
         .await;
