@@ -1,7 +1,16 @@
-//! Stories of people at a board's hotspot.
+//! Stories of people at a board's hotspot: one who sets a new device up, and one who wants somebody else's.
 
 use std::time::Instant;
 
+use api::{
+    brand,
+    client::Client,
+    pb::platform::{
+        fleet::v1::{GetPartStatusRequest, admin_service},
+        provisioning::v1::{CloudConfig, SetSmartMachineCredentialsRequest},
+    },
+};
+use prost::Message as _;
 use serde_json::json;
 
 use super::{
@@ -14,13 +23,18 @@ use crate::{
         site::{FIRST, Site},
         stories::{Stage, ensure},
     },
-    real::Trouble,
+    real::{Trouble, device::Device, fleet::call},
 };
 
 /// Where the agent keeps who it is.
 const IDENTITY: &str = "/etc/platform.json";
 /// Where a visitor's phone has the credentials that he gives.
 const GIVEN: &str = "/root/credentials.json";
+/// Where a script of a button says that somebody is at the device.
+const FORCE: &str = "/opt/platform/etc/force_provisioning_mode";
+/// What a person reads who may not say who the device is.
+const STAYS: &str = "his device belongs to somebody already; only its network can be changed here";
+
 /// A new device: its hotspot, a phone whose questions open the page, a wrong password told in words, then the right one
 /// and the credentials; it is online with its configuration, and nothing is left of the hotspot.
 pub(super) fn portal(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
@@ -91,6 +105,98 @@ pub(super) fn portal(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     Ok(seen)
 }
 
+/// Somebody takes the network away from a device that has an owner, and meets its hotspot: whatever he gives, it stays
+/// whose it is. With somebody at the device it becomes another machine.
+pub(super) fn takeover(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
+    let site = Site::open(&stage.folder.join("site"))?;
+    site.configure(
+        &json!({"network_configuration": {"offline_before_starting_hotspot_minutes": 0, "hotspot_prefix": "hillside"}}),
+    )?;
+    let client = site.fleet.client(&site.owner)?;
+    let other = Device::create(&client, &site.owner.organization_id, "Elsewhere", "other")?;
+    let board = stage.radio_board()?;
+    board.lead_to(&site.fleet.url)?;
+    board.plug_into_office()?;
+    site.install(&board)?;
+    until(&board, "a configuration that is in force", || {
+        board.run("platform-agent hotspot").ok().filter(|said| said.contains("hillside-board"))
+    })?;
+    let online = doors(&board).unwrap_or_default();
+    ensure(online["open"] == false, || format!("an invitation while it is online: {online}"))?;
+    let identity = || board.run(&format!("stat -c '%i %Y %a' {IDENTITY} && sha256sum {IDENTITY}"));
+    let before = identity()?;
+
+    let begin = Instant::now();
+    board.machine().plug_cable(false)?;
+    let visitor = Visitor::waits(&board)?;
+    let mut seen = vec![format!("its network gone, the hotspot was open after {:.1} s", secs(begin))];
+    visitor.joins()?;
+    let page = visitor.page()?;
+    let offered = ["name=\"credentials\"", "type=\"file\""].iter().any(|field| page.contains(field));
+    ensure(!offered && page.contains("only the network can be changed"), || {
+        format!("the page offers too much: {page}")
+    })?;
+
+    let address = site.address(&board);
+    board.write(GIVEN, 0o600, other.credentials(&address).as_bytes())?;
+    let forms = [
+        format!("-F file=@{GIVEN}"),
+        format!("--data-urlencode credentials@{GIVEN}"),
+        format!("{} -F file=@{GIVEN}", network("CafeNet", "cafe-pass-1")),
+    ];
+    for form in &forms {
+        says(&visitor.sends("/join", form)?, "409", STAYS)?;
+    }
+    let cloud = CloudConfig {
+        id: other.part_id.clone(),
+        secret: other.part_secret.expose().into(),
+        app_address: address,
+        api_key: None,
+    };
+    let message = SetSmartMachineCredentialsRequest { cloud: Some(cloud) }.encode_to_vec();
+    let length = u32::try_from(message.len()).unwrap_or_default().to_be_bytes();
+    board.write("/root/call", 0o600, &[&[0], &length[..], &message].concat())?;
+    let method = format!("/{}.provisioning.v1.ProvisioningService/SetSmartMachineCredentials", brand::NAME);
+    let kind = "-H 'Content-Type: application/grpc-web+proto' --data-binary @/root/call --output -";
+    let called = visitor.browses(&method, kind)?;
+    says(&called, "200", STAYS)?;
+    ensure(called.body.contains("grpc-status:9\r\n"), || called.body.clone())?;
+    let after = identity()?;
+    ensure(after == before, || format!("{IDENTITY} was {before} and is {after}"))?;
+    let told = doors(&board).unwrap_or_default();
+    ensure(told["last_network"] == "" && told["forced"] == false, || format!("something came of it: {told}"))?;
+    ensure(version(&client, &other)?.is_empty(), || "it has reported as the other machine".to_owned())?;
+    seen.push(
+        "other credentials: three forms (409) and the provisioning service (9) refused in words, nothing changed"
+            .to_owned(),
+    );
+
+    // Somebody is at the device.
+    board.run("lab-ap up cafe --ssid CafeNet --security mixed --password cafe-pass-1 --channel 11")?;
+    let begin = Instant::now();
+    board.write(FORCE, 0o644, b"")?;
+    visitor.until_shown("Make it another machine")?;
+    let noticed = secs(begin);
+    ensure(Target::ask(&board, &format!("test -e {FORCE}"))? == (false, String::new()), || format!("{FORCE} is left"))?;
+    let begin = Instant::now();
+    let both = format!("-F network=other -F name=CafeNet -F password=cafe-pass-1 -F file=@{GIVEN}");
+    says(&visitor.sends("/join", &both)?, "200", "The device leaves to join <bdi>CafeNet</bdi>")?;
+    until(&board, "a report as the other machine", || {
+        version(&client, &other).ok().filter(|version| version == FIRST)
+    })?;
+    seen.push(format!(
+        "with the file of somebody at the device (seen after {noticed:.1} s) the same is accepted: another machine, \
+         online after {:.1} s",
+        secs(begin)
+    ));
+    let now = board.run(&format!("cat {IDENTITY}"))?;
+    ensure(now.contains(&other.part_id), || "it reports as who it is not".to_owned())?;
+    closed(&board)?;
+    private(&board)?;
+    unsaid(&board, &["cafe-pass-1", other.part_secret.expose(), site.device.part_secret.expose()])?;
+    Ok(seen)
+}
+
 fn secs(since: Instant) -> f64 {
     since.elapsed().as_secs_f64()
 }
@@ -103,6 +209,13 @@ fn network(ssid: &str, password: &str) -> String {
 fn says(answer: &Answer, status: &str, sentence: &str) -> Result<(), Trouble> {
     let right = answer.status == status && answer.body.contains(sentence);
     ensure(right, || format!("not {status} and {sentence:?}, but {} and {}", answer.status, answer.body))
+}
+
+/// The version that a machine has reported last; empty while there is no report.
+fn version(client: &Client, device: &Device) -> Result<String, Trouble> {
+    let request = GetPartStatusRequest { part_id: device.part_id.clone() };
+    let status = call(client, admin_service::GET_PART_STATUS, &request)?.status;
+    Ok(status.unwrap_or_default().agent_version)
 }
 
 /// No hotspot, no page, and nothing of either.

@@ -15,7 +15,8 @@ use crate::{
 };
 
 /// All of them, with the names by which they are asked for.
-pub const STORIES: [(&str, Story); 3] = [("limits", limits), ("networks", networks::known), ("portal", doors::portal)];
+pub const STORIES: [(&str, Story); 4] =
+    [("limits", limits), ("networks", networks::known), ("portal", doors::portal), ("takeover", doors::takeover)];
 
 /// The control group of machine servers, on the board.
 const GROUP: &str = "/sys/fs/cgroup/system.slice/platform-agent.service/server";
