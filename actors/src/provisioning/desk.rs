@@ -190,6 +190,10 @@ impl Desk {
                 if let Some(Hotspot { ssid, address, channel, .. }) = hotspot {
                     self.trace(format_args!("hotspot {ssid} up at {} on channel {channel}", address.0));
                 }
+                // Opened at once on a device that knows nothing yet: before the radio had heard anybody.
+                if self.heard(&self.known.air.get().unwrap_or_default()).is_empty() {
+                    self.command(Command::Rescan).await;
+                }
                 self.hear(Event::HotspotOpened(Ok(()))).await;
             }
             Done::Opened(Err(why)) => {
