@@ -34,6 +34,8 @@ fn still(mut status: Value) -> Value {
     for passing in ["uptime_seconds", "agent_uptime_seconds", "device_time", "logs"] {
         assert!(status[passing].take() != Value::Null, "{passing}");
     }
+    // Told as the time that has passed, by a clock of milliseconds.
+    assert!(status["network"]["since"].take() != Value::Null);
     for disk in status["disks"].as_array_mut().expect("a list") {
         disk["free_bytes"].take();
     }
