@@ -213,7 +213,6 @@ pub struct Machine {
     steps: Vec<Step>,
     /// Changed while in use, or meant for one cable: connected anew.
     rejoin: Vec<String>,
-    forget: bool,
     refused: Vec<String>,
     tuned: Option<Tuning>,
     tune_at: Mono,
@@ -258,7 +257,6 @@ impl Machine {
             sync_wait: Backoff::new(SYNC_FIRST, SYNC_MAX, seed),
             steps: Vec::new(),
             rejoin: Vec::new(),
-            forget: false,
             refused: Vec::new(),
             tuned: None,
             tune_at: Mono::BOOT,
@@ -497,9 +495,6 @@ impl Machine {
                     self.end_round(now, effects);
                 }
             }
-            Command::ForgetGiven => {
-                (self.forget, self.stale, self.sync_at) = (true, true, Mono::BOOT);
-            }
         }
     }
 
@@ -562,9 +557,6 @@ impl Machine {
     fn listed(&mut self, now: Mono, present: Vec<Profile>) {
         let Some(wants) = &self.wants else { return };
         self.steps = profiles::compare(&profiles::wanted(&wants.networks), &present, wants.heard);
-        if self.forget {
-            self.steps.extend(profiles::forget_given(&present));
-        }
         let interface = wants.network.hotspot_interface.clone();
         if let Some(giving) = self.giving.as_mut().filter(|giving| giving.stage == GivingStage::Store) {
             let profile = profiles::of_given(&giving.given, interface.as_deref());
@@ -610,7 +602,6 @@ impl Machine {
                 }
             }
             Some((GivingStage::Join, _)) | None => {
-                self.forget = self.forget && !refused.is_empty();
                 self.synced(now, refused);
             }
         }

@@ -85,8 +85,6 @@ pub enum Command {
     Hotspot(bool),
     /// Somebody is being helped: no reboot, and no network is tried but the one that is given.
     Busy(bool),
-    /// Forget every network that was given at a door.
-    ForgetGiven,
 }
 
 /// How an attempt stands.

@@ -148,12 +148,6 @@ pub fn take_back(key: &str, before: Option<&Profile>) -> Step {
     before.map_or_else(|| Step::Remove(key.to_owned()), |before| Step::Put(before.clone()))
 }
 
-/// What forgets everything that was given.
-#[must_use]
-pub fn forget_given(present: &[Profile]) -> Vec<Step> {
-    present.iter().filter(|profile| is_given(profile)).map(|profile| Step::Remove(profile.key.clone())).collect()
-}
-
 /// How a profile is called in front of people. Never its password.
 #[must_use]
 pub fn shown(profile: &Profile) -> String {
