@@ -2,13 +2,8 @@
 
 use actors::provisioning::ble::session::Keys;
 use api::Secret;
-use ring::rand::{SecureRandom as _, SystemRandom};
 
 /// Keys for one opening with this password, from the system's chance; `None` when it gives none.
 pub async fn make(password: Secret) -> Option<Keys> {
-    smol::unblock(move || {
-        let random = SystemRandom::new();
-        Keys::make(&password, &mut |bytes| random.fill(bytes).is_ok())
-    })
-    .await
+    smol::unblock(move || Keys::make(&password, &mut api::chance::fill)).await
 }

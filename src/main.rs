@@ -19,7 +19,6 @@ use std::{
 
 use actors::{
     kit::{lossy, trace::Trace},
-    provisioning::ble::session::Keys,
     server::launch::ApiKey,
 };
 use api::{
@@ -34,6 +33,7 @@ use platform_agent::{
     hand_over::{Launched, VARIABLES},
     identity,
     install::{self, InstallError},
+    keys,
     launcher::{self, Mark, disk::SystemDisk},
     lock::{self, LockError},
     logger, platform, provision, safe, status, trusted_time,
@@ -231,10 +231,7 @@ async fn run(
                 let read = identity::parse(&credentials, content, plain_http);
                 read.map(drop).map_err(|error| error.to_string())
             }),
-            // Seconds on a small board, and nothing else waits meanwhile.
-            make_keys: Rc::new(|password| {
-                Box::pin(smol::unblock(move || Keys::make(&password, &mut api::chance::fill)))
-            }),
+            make_keys: Rc::new(|password| Box::pin(keys::make(password))),
             random: Rc::new(random),
             set_debug: Rc::new(logger::set_debug),
             trace: Trace::default(),
