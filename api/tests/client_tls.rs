@@ -34,6 +34,14 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
+    /// One that this one vouches for.
+    fn below(&self, name: &str) -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        Self(CertifiedIssuer::signed_by(params, KeyPair::generate().unwrap(), &self.0).unwrap())
+    }
+
     fn pem(&self) -> String {
         self.0.pem()
     }
@@ -44,17 +52,23 @@ impl Authority {
 
     /// A server for this name, valid from 2020 to the beginning of that year.
     fn server(&self, name: &str, until: i32) -> Server {
+        self.server_showing(name, until, &[])
+    }
+
+    /// A server that shows these authorities' certificates after its own.
+    fn server_showing(&self, name: &str, until: i32, between: &[&Authority]) -> Server {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.not_before = rcgen::date_time_ymd(2020, 1, 1);
         params.not_after = rcgen::date_time_ymd(until, 1, 1);
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.0).unwrap();
+        let shown = [certificate.der()].into_iter().chain(between.iter().map(|one| one.0.der())).cloned().collect();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()
-            .with_single_cert(vec![certificate.der().clone()], key.serialize_der().try_into().unwrap())
+            .with_single_cert(shown, key.serialize_der().try_into().unwrap())
             .unwrap();
         Server::start_with(Some(Arc::new(config)), |_, line| answer(line, &[message(&yes()), status(0, "")]))
     }
@@ -108,6 +122,66 @@ fn an_authority_from_a_file() {
         assert!(matches!(&error, CallError::NoTrust(reason) if reason.contains(expected)), "{error:?}");
         assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
     }
+}
+
+/// Only authorities whose name stands in the certificates shown are held while they are judged.
+#[test]
+fn one_authority_among_many_through_another_one() {
+    let (root, stranger) = (Authority::new("root"), Authority::new("stranger"));
+    let between = root.below("between");
+    let list = |last: &Authority| {
+        let others = (0..20).map(|n| Authority::new(&format!("other {n}")).pem());
+        Trust::Pem(others.chain([last.pem()]).collect::<String>().into_bytes().into())
+    };
+    let whole = between.server_showing("127.0.0.1", 2120, &[&between]);
+    assert_eq!(ask(&client(&whole, list(&root))).unwrap(), yes());
+    let refused = |server: &Server, trust: Trust| match ask(&client(server, trust)).unwrap_err() {
+        CallError::Untrusted { reason, .. } => assert!(reason.contains("nobody who is trusted"), "{reason}"),
+        other => panic!("{other:?}"),
+    };
+    refused(&whole, list(&stranger));
+    refused(&between.server("127.0.0.1", 2120), list(&root));
+    assert_eq!(ask(&client(&between.server("127.0.0.1", 2120), list(&between))).unwrap(), yes());
+}
+
+#[test]
+fn a_name_alone_is_no_authority() {
+    let (ours, namesake) = (Authority::new("ours"), Authority::new("ours"));
+    let server = ours.server("127.0.0.1", 2120);
+    assert!(matches!(ask(&client(&server, namesake.trust())), Err(CallError::Untrusted { .. })));
+    let both = Trust::Pem([namesake.pem(), ours.pem()].concat().into_bytes().into());
+    assert_eq!(ask(&client(&server, both)).unwrap(), yes());
+}
+
+#[test]
+fn a_renewed_list_counts_at_the_next_connection() {
+    let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
+    let server = ours.server("127.0.0.1", 2120);
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("ca.pem");
+    fs::write(&list, theirs.pem()).unwrap();
+    let client = client(&server, Trust::File(list.clone()));
+    assert!(matches!(ask(&client), Err(CallError::Untrusted { .. })));
+    fs::write(&list, ours.pem()).unwrap();
+    assert_eq!(ask(&client).unwrap(), yes());
+}
+
+/// What keeps the list out of a device's polls.
+#[test]
+fn a_resumed_session_asks_for_no_list() {
+    let ours = Authority::new("ours");
+    let server = ours.server("127.0.0.1", 2120);
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("ca.pem");
+    fs::write(&list, ours.pem()).unwrap();
+    let tls = Tls::new(Trust::File(list.clone()), None);
+    let connect = |tls: &Tls| Client::builder(address("https", server.address)).tls(tls.clone()).build().unwrap();
+    assert_eq!(ask(&connect(&tls)).unwrap(), yes());
+    fs::remove_file(&list).unwrap();
+    assert_eq!(ask(&connect(&tls)).unwrap(), yes());
+    assert_eq!(*server.connections.lock().unwrap(), 2);
+    let without_a_session = Tls::new(Trust::File(list), None);
+    assert!(matches!(ask(&connect(&without_a_session)), Err(CallError::NoTrust(_))));
 }
 
 #[test]
