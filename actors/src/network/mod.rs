@@ -5,7 +5,13 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `machine` | what is done next, rounds of networks, what a person gave, the reboot |
+//! | `machine` | what happens, and what follows at once |
+//! | `machine/work` | what is done next, and how it ended |
+//! | `machine/keeping` | the profiles that the network manager has, and how the radio is set |
+//! | `machine/giving` | what a person gave |
+//! | `machine/round` | one go at every network |
+//! | `machine/reboot` | the reboot of a device that stays offline |
+//! | `machine/words` | what others are told |
 //! | `online` | whether the device is online, and since when |
 //! | `choose` | the order in which networks are tried, and the patience with each |
 //! | `profiles` | wanted × present → add, change, remove |
