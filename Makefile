@@ -1,8 +1,8 @@
 # Every command that a person or a machine runs on this tree.
 #
 #   make sandbox   the main job on this machine: fleet server, agent, machine server (ARGS="--help" for more)
-#   make test      every test that needs neither root nor a network
-#   make clients   existing client libraries, unmodified, call every operation of a real server; fetches them once
+#   make test      every test that needs no root; fetches PostgreSQL, client libraries and a browser once, or skips what uses them
+#   make clients   existing client libraries, unmodified, call every operation of a real server and of a device's hotspot
 #   make portal    the page behind the hotspot on this machine, with a device that is only played (ARGS="--leaves")
 #   make look      the same in a real browser of a phone's size: what a person can do, pictures in target/portal
 #   make check     formatting, lints, licences and bans

@@ -1,29 +1,56 @@
 #!/usr/bin/env bash
 # Lets unmodified client libraries call a real fleet server, and the provisioning service of a device. Fetches them once,
-# into a folder beside what cargo builds.
+# into a folder beside what cargo builds, under the digest of what is wanted of them.
+#
+#   clients.sh --fetch      only fetches, and prints the variables that name what is there now; says what could not be had
 set -euo pipefail
 
-tests=fleet/tests/clients
-wanted=$(sha256sum "$tests/requirements.txt" | cut -c 1-12)
-folder=$(realpath -m "${CARGO_TARGET_DIR:-target}/clients/python-$wanted")
-if [ ! -e "$folder/ready" ]; then
-    command -v python3 >/dev/null || { echo "Missing: python3, with its venv module" >&2; exit 1; }
-    rm -rf "$folder"
-    python3 -m venv "$folder"
-    "$folder/bin/pip" install --quiet --disable-pip-version-check --requirement "$tests/requirements.txt"
-    touch "$folder/ready"
+cache=$(realpath -m "${CARGO_TARGET_DIR:-target}/clients")
+
+# The folder of a list of libraries, made by the rest of the command if it is not there. A partly made one is not kept.
+library() {
+    local list=$1 kind=$2 folder
+    folder="$cache/$kind-$(sha256sum "$list" | cut -c 1-12)"
+    if [ ! -e "$folder/ready" ]; then
+        rm -rf "$folder"
+        mkdir -p "$folder"
+        if ! "$kind" "$folder" "$list" >&2; then
+            rm -rf "$folder"
+            echo "clients.sh: cannot fetch what $list wants" >&2
+            return 1
+        fi
+        touch "$folder/ready"
+    fi
+    echo "$folder"
+}
+
+python() {
+    python3 -m venv "$1" && "$1/bin/pip" install --quiet --disable-pip-version-check --requirement "$2"
+}
+
+node() {
+    cp "$2" "$1/package.json" &&
+        npm install --silent --no-audit --no-fund --no-package-lock --fetch-retries=1 --prefix "$1"
+}
+
+if folder=$(library fleet/tests/clients/python/requirements.txt python); then
+    export CLIENT_PYTHON="$folder/bin/python"
 fi
-CLIENT_PYTHON="$folder/bin/python" "${CARGO:-cargo}" test --quiet --package fleet --test clients -- --ignored
+if folder=$(library fleet/tests/clients/typescript/package.json node); then
+    export CLIENT_NODE="$folder"
+fi
+CLIENT_BROWSER=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || CLIENT_BROWSER=
+export CLIENT_BROWSER
+
+if [ "${1:-}" = --fetch ]; then
+    declare -p CLIENT_PYTHON CLIENT_NODE CLIENT_BROWSER 2>/dev/null || true
+    exit
+fi
+
+"${CARGO:-cargo}" test --quiet --package fleet --test clients
 
 portal=test-harness/portal/clients
-wanted=$(sha256sum "$portal/package.json" | cut -c 1-12)
-folder=$(realpath -m "${CARGO_TARGET_DIR:-target}/clients/node-$wanted")
-command -v npm >/dev/null || { echo "Missing: node and npm" >&2; exit 1; }
-mkdir -p "$folder"
-cp "$portal"/* "$folder"
-if [ ! -e "$folder/ready" ]; then
-    npm install --silent --no-audit --no-fund --no-package-lock --prefix "$folder"
-    touch "$folder/ready"
-fi
+folder=$(library "$portal/package.json" node)
+cp "$portal"/*.mjs "$folder"
 "${CARGO:-cargo}" build --quiet --package test-harness --example portal
-node "$folder/every_method.mjs" "$(realpath -m "${CARGO_TARGET_DIR:-target}")/debug/examples/portal"
+command node "$folder/every_method.mjs" "$(realpath -m "${CARGO_TARGET_DIR:-target}")/debug/examples/portal"

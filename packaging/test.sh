@@ -5,7 +5,8 @@ set -uo pipefail
 # End-to-end tests mostly wait for real processes: more of them at once than there are processors.
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((3 * $(nproc)))}
 
-packaging/needs.sh postgresql
+packaging/needs.sh test
+eval "$(packaging/clients.sh --fetch)"
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

@@ -2,6 +2,8 @@
 
 #![allow(clippy::duplicate_mod, reason = "each of these files has its own copy of the world")]
 
+#[path = "clients.rs"]
+mod clients;
 #[path = "deleting.rs"]
 mod deleting;
 #[path = "devices.rs"]
