@@ -109,7 +109,8 @@ pub enum Medium {
     Wifi {
         /// Its name.
         ssid: Ssid,
-        /// Passphrase of 8 to 63 characters or 64 hexadecimal digits; `None` is an open network.
+        /// Passphrase of 8 to 63 characters or 64 hexadecimal digits; `None` is an open network. Empty is one that the
+        /// network manager has and does not tell; where such a profile is put, it keeps what it has.
         psk: Option<Secret>,
         /// It does not say its name by itself, and is asked for by name.
         hidden: bool,

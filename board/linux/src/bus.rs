@@ -18,11 +18,13 @@
 //!
 //! Rules for users:
 //! - Call by [`There::connection`] and address [`There::owner`], so that a call never reaches the service's successor.
-//! - A `zbus::MessageStream` must be polled all the time: a full one holds up the whole connection. Give it to a task.
+//! - Signals, and calls to our own objects, come by [`There::listen`]. Who reads slowly loses the oldest and is told so; the
+//!   connection is never held up, so that a reader may call and wait for the answer.
 //! - Calls that are not answered fail after [`CALL_MAX`].
 //! - Objects that are served (`connection.object_server()`) are gone with the connection: serve them anew in each session.
 
 use std::{
+    cell::Cell,
     env,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
@@ -39,7 +41,7 @@ use smol::{
     lock::Mutex,
     stream::StreamExt as _,
 };
-use zbus::{Connection, MatchRule, MessageStream, connection::Builder, message::Type, names::OwnedUniqueName};
+use zbus::{Connection, MatchRule, Message, MessageStream, connection::Builder, message::Type, names::OwnedUniqueName};
 
 /// The bus itself.
 const DAEMON: &str = "org.freedesktop.DBus";
@@ -54,7 +56,7 @@ const BACK_OFF_MIN: Duration = Duration::from_secs(1);
 /// Longest time between tries. Where the socket's folder can be watched, a bus that comes is noticed at once.
 const BACK_OFF_MAX: Duration = Duration::from_secs(600);
 /// Messages that wait for one reader.
-const QUEUE: usize = 16;
+const QUEUE: usize = 64;
 
 /// The bus could not be used.
 #[derive(Debug, thiserror::Error)]
@@ -153,7 +155,13 @@ impl Bus {
             if let Some(owner) = owner.take() {
                 let (alive, gone) = smol::channel::bounded(1);
                 let watch = self.executor.spawn(watch(changes, owner.clone(), alive));
-                return Ok(There { connection, owner, gone, _watch: Rc::new(watch) });
+                return Ok(There {
+                    executor: Rc::clone(&self.executor),
+                    connection,
+                    owner,
+                    gone,
+                    _watch: Rc::new(watch),
+                });
             }
             owner = match changes.next().await {
                 Some(Ok(message)) => new_owner(&message),
@@ -167,6 +175,7 @@ impl Bus {
 /// A service that is there, until it is not.
 #[derive(Clone)]
 pub struct There {
+    executor: Rc<LocalExecutor<'static>>,
     connection: Connection,
     owner: OwnedUniqueName,
     gone: Receiver<()>,
@@ -185,10 +194,55 @@ impl There {
         &self.owner
     }
 
+    /// Messages of the bus that match `rule`, from now on.
+    pub async fn listen(&self, rule: MatchRule<'static>) -> zbus::Result<Inbox> {
+        let mut stream = MessageStream::for_match_rule(rule, &self.connection, Some(QUEUE)).await?;
+        let (sender, messages) = smol::channel::bounded(QUEUE);
+        let lost = Rc::new(Cell::new(false));
+        let told = Rc::clone(&lost);
+        // A stream that is not read at once holds up all others, and every answer.
+        let reading = self.executor.spawn(async move {
+            while let Some(Ok(message)) = stream.next().await {
+                match sender.force_send(message) {
+                    Ok(None) => {}
+                    Ok(Some(_)) => told.set(true),
+                    Err(_) => return,
+                }
+            }
+        });
+        Ok(Inbox { messages, lost, _reading: reading })
+    }
+
     /// Resolves when this process has lost the name or the connection is lost. Cancel-safe; any number may wait.
     pub async fn gone(&self) {
         // Nothing is ever sent: the watching task ends, and with it the sending end.
         let _ = self.gone.recv().await;
+    }
+}
+
+/// Messages for one reader, in order: at most [`QUEUE`] wait.
+pub struct Inbox {
+    messages: Receiver<Message>,
+    lost: Rc<Cell<bool>>,
+    _reading: Task<()>,
+}
+
+/// What an [`Inbox`] tells.
+#[derive(Debug)]
+pub enum Said {
+    /// A message.
+    Message(Message),
+    /// The oldest were thrown away, because their reader was slow: ask how things are.
+    Lost,
+}
+
+impl Inbox {
+    /// `None` once the connection is lost. Cancel-safe.
+    pub async fn next(&mut self) -> Option<Said> {
+        if self.lost.take() {
+            return Some(Said::Lost);
+        }
+        self.messages.recv().await.ok().map(Said::Message)
     }
 }
 
@@ -201,7 +255,7 @@ async fn watch(mut changes: MessageStream, owner: OwnedUniqueName, _alive: Sende
 }
 
 /// Who has the name after this change.
-fn new_owner(change: &zbus::Message) -> Option<OwnedUniqueName> {
+fn new_owner(change: &Message) -> Option<OwnedUniqueName> {
     let body = change.body();
     let (_, _, new): (&str, &str, &str) = body.deserialize().ok()?;
     OwnedUniqueName::try_from(new).ok()

@@ -143,6 +143,7 @@ impl Radios {
     const DELETE_INTERFACE: u8 = 8;
     const REQUEST_COUNTRY: u8 = 27;
     const SET_POWER_SAVE: u8 = 61;
+    const GET_POWER_SAVE: u8 = 62;
     const INTERFACE_INDEX: u16 = 3;
     const INTERFACE_NAME: u16 = 4;
     const INTERFACE_TYPE: u16 = 5;
@@ -222,6 +223,19 @@ impl Radios {
         let state = u32::from(on).to_ne_bytes();
         let body = generic(Self::SET_POWER_SAVE, &[(Self::INTERFACE_INDEX, &index), (Self::POWER_SAVE, &state)]);
         ask(&self.socket, self.family, ACK, &body, |_, _| ())
+    }
+
+    /// Whether power save of a link is on.
+    pub(crate) fn power_save(&self, interface: &str) -> io::Result<bool> {
+        let index = self.index(interface)?;
+        let mut on = None;
+        let body = generic(Self::GET_POWER_SAVE, &[(Self::INTERFACE_INDEX, &index)]);
+        ask(&self.socket, self.family, 0, &body, |_, body| {
+            let mut all = attributes(body.get(4..).unwrap_or_default());
+            let value = all.find(|(kind, _)| *kind == Self::POWER_SAVE).map(|(_, value)| value);
+            on = value.and_then(|value| value.first_chunk()).map(|value| u32::from_ne_bytes(*value) != 0);
+        })?;
+        on.ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
     /// Asks for the radio rules of a country, two letters.

@@ -5,21 +5,19 @@ use std::{collections::HashMap, fs, path::Path};
 use board::bluetooth::BluetoothError;
 use serde::Serialize;
 use zbus::{
-    MatchRule, Message, MessageStream,
+    MatchRule, Message,
     message::Type,
     zvariant::{DynamicType, ObjectPath, OwnedObjectPath, OwnedValue, Value},
 };
 
 use super::{OBJECT_MANAGER, PROPERTIES};
-use crate::bus::There;
+use crate::bus::{Inbox, There};
 
 pub(super) const ADAPTER: &str = "org.bluez.Adapter1";
 pub(super) const GATT: &str = "org.bluez.GattManager1";
 pub(super) const ADVERTISING: &str = "org.bluez.LEAdvertisingManager1";
 /// Where the kernel says which radios are held off.
 const RFKILL: &str = "/sys/class/rfkill";
-/// Messages that wait while their reader waits for an answer.
-const QUEUE: usize = 32;
 
 /// The properties of one interface, by name.
 pub(super) type Properties = HashMap<String, OwnedValue>;
@@ -75,13 +73,13 @@ impl Daemon {
         Ok(adapters)
     }
 
-    /// Signals of this process from one object, or from all below it. They must be read until they are dropped.
+    /// Signals of this process from one object, or from all below it.
     pub(super) async fn signals(
         &self,
         path: &str,
         interface: &'static str,
         member: &'static str,
-    ) -> zbus::Result<MessageStream> {
+    ) -> zbus::Result<Inbox> {
         let rule = MatchRule::builder()
             .msg_type(Type::Signal)
             .sender(self.there.owner().as_str().to_owned())?
@@ -89,17 +87,17 @@ impl Daemon {
             .interface(interface)?
             .member(member)?
             .build();
-        MessageStream::for_match_rule(rule, self.there.connection(), Some(QUEUE)).await
+        self.there.listen(rule).await
     }
 
     /// Calls of this process to our objects at and below `path`.
-    pub(super) async fn calls(&self, path: &str) -> zbus::Result<MessageStream> {
+    pub(super) async fn calls(&self, path: &str) -> zbus::Result<Inbox> {
         let rule = MatchRule::builder()
             .msg_type(Type::MethodCall)
             .sender(self.there.owner().as_str().to_owned())?
             .path_namespace(path.to_owned())?
             .build();
-        MessageStream::for_match_rule(rule, self.there.connection(), Some(QUEUE)).await
+        self.there.listen(rule).await
     }
 
     /// Switches the adapter on. `true` when it had been off.

@@ -25,6 +25,9 @@ pub(super) enum Answer {
     Later,
 }
 
+/// Phones that are let in and did not finish pairing; who comes by with ever new addresses pushes out the oldest.
+const ACCEPTED_MAX: usize = 8;
+
 /// A call's first argument as options.
 type Options<'a> = HashMap<&'a str, Value<'a>>;
 
@@ -133,7 +136,11 @@ fn agent(inner: &Inner, message: &Message, member: &str) -> Answer {
     let whose = phone.clone();
     let answer = Box::new(move |yes| {
         if yes {
-            accepted.borrow_mut().push(whose);
+            let mut accepted = accepted.borrow_mut();
+            if accepted.len() >= ACCEPTED_MAX {
+                accepted.remove(0);
+            }
+            accepted.push(whose);
         }
         reply.with(if yes { Answer::Done } else { Answer::Error("Rejected") });
     });

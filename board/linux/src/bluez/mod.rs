@@ -14,9 +14,11 @@ mod tether;
 
 use std::{
     cell::{Cell, RefCell},
+    convert::Infallible,
     future::poll_fn,
     rc::Rc,
     task::{Poll, Waker},
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -24,16 +26,19 @@ use board::{
     Clock,
     bluetooth::{Bluetooth, BluetoothError, Offer, Standing},
 };
-use smol::{LocalExecutor, Task, future::FutureExt as _, stream::StreamExt as _};
+use smol::{LocalExecutor, Task, future::FutureExt as _};
 
 use self::{adapter::Daemon, offering::Offering};
-use crate::bus::Bus;
+use crate::bus::{Bus, Said};
 
 /// BlueZ.
 const NAME: &str = "org.bluez";
 /// What BlueZ lists its objects by, and we ours.
 const OBJECT_MANAGER: &str = "org.freedesktop.DBus.ObjectManager";
 const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
+/// Between two tries to speak to a bluetoothd that is there.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// The port [`Bluetooth`].
 pub struct Bluez {
@@ -98,28 +103,32 @@ async fn sessions(shared: Rc<Shared>) {
         let there = shared.bus.appeared(NAME).await;
         let daemon = Rc::new(Daemon::new(there.clone()));
         let session = async {
-            if let Err(error) = session(&shared, &daemon).await {
-                log::warn!("Bluetooth cannot be used: {error}");
+            let mut pause = PAUSE_MIN;
+            loop {
+                let Err(error) = session(&shared, &daemon).await;
+                log::info!("bluetoothd does not answer as it should: {error}");
                 shared.learn(None, Vec::new());
-                // Nothing more comes of this process.
-                std::future::pending::<()>().await;
+                // It has its name a moment before it has its objects, and on a busy board answers late.
+                shared.clock.sleep_until(shared.clock.now() + pause).await;
+                pause = (pause * 2).min(PAUSE_MAX);
             }
         };
-        session.or(there.gone()).await;
+        there.gone().or(session).await;
         shared.learn(None, Vec::new());
     }
 }
 
-async fn session(shared: &Rc<Shared>, daemon: &Rc<Daemon>) -> zbus::Result<()> {
+async fn session(shared: &Rc<Shared>, daemon: &Rc<Daemon>) -> zbus::Result<Infallible> {
     // Watched before asked, so that nothing is missed in between.
     let mut added = daemon.signals("/", OBJECT_MANAGER, "InterfacesAdded").await?;
     let mut removed = daemon.signals("/", OBJECT_MANAGER, "InterfacesRemoved").await?;
     loop {
         shared.learn(Some(Rc::clone(daemon)), daemon.adapters().await?);
         loop {
-            let Some(signal) = added.next().or(removed.next()).await else { return Ok(()) };
-            if adapter::concerns_adapters(&signal?) {
-                break;
+            match added.next().or(removed.next()).await {
+                Some(Said::Message(signal)) if !adapter::concerns_adapters(&signal) => {}
+                Some(Said::Message(_) | Said::Lost) => break,
+                None => return Err(zbus::Error::Failure("the message bus has gone".to_owned())),
             }
         }
     }
@@ -150,17 +159,24 @@ impl Bluetooth for Bluez {
 
     async fn offer(&self, offer: &Offer) -> Result<Rc<dyn Standing>, BluetoothError> {
         self.start();
-        let leaving = self.shared.leaving.take();
-        if let Some(leaving) = leaving {
-            leaving.await;
-        }
         let daemon = self.shared.daemon.borrow().clone();
         let daemon = daemon.ok_or_else(|| BluetoothError::Absent("bluetoothd is not running".to_owned()))?;
-        let adapter = self.shared.adapters.borrow().first().cloned();
-        let adapter = adapter.ok_or_else(|| BluetoothError::Absent("no adapter that can advertise".to_owned()))?;
-        let number = self.shared.offers.get() + 1;
-        self.shared.offers.set(number);
-        Ok(Rc::new(Offering::make(&self.shared, daemon, adapter, number, offer).await?))
+        let adapters = self.shared.adapters.borrow().clone();
+        let mut failed = BluetoothError::Absent("no adapter that can advertise".to_owned());
+        // The first that works; what the last one said where none does.
+        for adapter in adapters {
+            let leaving = self.shared.leaving.take();
+            if let Some(leaving) = leaving {
+                leaving.await;
+            }
+            let number = self.shared.offers.get() + 1;
+            self.shared.offers.set(number);
+            match Offering::make(&self.shared, Rc::clone(&daemon), adapter, number, offer).await {
+                Ok(offering) => return Ok(Rc::new(offering)),
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
     }
 
     async fn tether(&self, phone: &str) -> Result<(), BluetoothError> {

@@ -11,10 +11,9 @@ use board::bluetooth::{BluetoothError, Offer, Standing, Uuid, VALUE_BYTES_MAX, V
 use smol::{
     Task,
     channel::{self, Receiver, Sender},
-    stream::StreamExt as _,
 };
 use zbus::{
-    Message, MessageStream,
+    Message,
     zvariant::{ObjectPath, Value},
 };
 
@@ -26,6 +25,7 @@ use super::{
     packets::{self, Packet},
     tether,
 };
+use crate::bus::{Inbox, Said};
 
 const AGENT_MANAGER: &str = "org.bluez.AgentManager1";
 const AGENT_MANAGER_PATH: &str = "/org/bluez";
@@ -326,6 +326,25 @@ impl Inner {
         }
     }
 
+    /// Some of what BlueZ said of phones and of the adapter was lost.
+    async fn look_again(&self, daemon: &Daemon, adapter: &str) {
+        if daemon.get_all(adapter, ADAPTER).await.is_ok_and(|adapter| !super::adapter::is(&adapter, "Powered")) {
+            return self.end_switched_off(adapter);
+        }
+        let phones = self.phones.borrow().clone();
+        for phone in phones {
+            let path = format!("{adapter}/dev_{}", phone.replace(':', "_"));
+            let there = daemon.get_all(&path, DEVICE).await.unwrap_or_default();
+            if !super::adapter::is(&there, "Connected") {
+                self.phone_is_gone(&phone);
+            }
+        }
+    }
+
+    fn end_switched_off(&self, adapter: &str) {
+        self.end(BluetoothError::Blocked(format!("somebody has switched {adapter} off")));
+    }
+
     fn end(&self, why: BluetoothError) {
         self.ended.borrow_mut().get_or_insert(why);
         self.visits.close();
@@ -336,8 +355,10 @@ impl Inner {
     }
 }
 
-async fn serve(inner: Rc<Inner>, mut calls: MessageStream) {
-    while let Some(Ok(message)) = calls.next().await {
+async fn serve(inner: Rc<Inner>, mut calls: Inbox) {
+    while let Some(said) = calls.next().await {
+        // A call that was lost fails at its caller's.
+        let Said::Message(message) = said else { continue };
         match answers::call(&inner, &message) {
             Answer::Later => {}
             answer => inner.send(Out::Answer(message, answer)),
@@ -398,8 +419,12 @@ async fn changed(
 }
 
 /// Phones that come, go and pair; the adapter when somebody switches it off.
-async fn watch(inner: Rc<Inner>, daemon: Rc<Daemon>, mut changes: MessageStream, adapter: String) {
-    while let Some(Ok(message)) = changes.next().await {
+async fn watch(inner: Rc<Inner>, daemon: Rc<Daemon>, mut changes: Inbox, adapter: String) {
+    while let Some(said) = changes.next().await {
+        let Said::Message(message) = said else {
+            inner.look_again(&daemon, &adapter).await;
+            continue;
+        };
         let (header, body) = (message.header(), message.body());
         let Some(path) = header.path().map(|path| path.as_str()) else { continue };
         let Ok((interface, changed, _)) = body.deserialize::<(&str, HashMap<&str, Value<'_>>, Vec<&str>)>() else {
@@ -408,7 +433,7 @@ async fn watch(inner: Rc<Inner>, daemon: Rc<Daemon>, mut changes: MessageStream,
         let phone = address(path);
         match interface {
             ADAPTER if path == adapter && changed.get("Powered") == Some(&Value::Bool(false)) => {
-                inner.end(BluetoothError::Blocked(format!("somebody has switched {adapter} off")));
+                inner.end_switched_off(&adapter);
             }
             DEVICE => {
                 match changed.get("Connected") {
@@ -428,16 +453,22 @@ async fn watch(inner: Rc<Inner>, daemon: Rc<Daemon>, mut changes: MessageStream,
 }
 
 /// The adapter may be pulled out, and BlueZ be ended.
-async fn watch_removal(inner: Rc<Inner>, daemon: Rc<Daemon>, mut removed: MessageStream, adapter: String) {
+async fn watch_removal(inner: Rc<Inner>, daemon: Rc<Daemon>, mut removed: Inbox, adapter: String) {
     let pulled = async {
-        while let Some(Ok(message)) = removed.next().await {
+        while let Some(said) = removed.next().await {
+            let Said::Message(message) = said else {
+                if daemon.adapters().await.is_ok_and(|there| !there.contains(&adapter)) {
+                    break;
+                }
+                continue;
+            };
             let body = message.body();
             let Ok((path, interfaces)) = body.deserialize::<(ObjectPath<'_>, Vec<&str>)>() else { continue };
             if path.as_str() == adapter && interfaces.contains(&ADAPTER) {
-                return BluetoothError::Absent(format!("{adapter} has gone"));
+                break;
             }
         }
-        BluetoothError::Absent("the message bus has gone".to_owned())
+        BluetoothError::Absent(format!("{adapter} has gone"))
     };
     let gone = async {
         daemon.there.gone().await;

@@ -3,9 +3,9 @@
 use std::{collections::HashMap, time::Duration};
 
 use board::{Clock, Mono, network::NetworkError};
-use smol::{future::FutureExt as _, stream::StreamExt as _};
+use smol::future::FutureExt as _;
 use zbus::{
-    MatchRule, Message, MessageStream,
+    MatchRule, Message,
     message::Type,
     zvariant::{ObjectPath, Value},
 };
@@ -16,10 +16,13 @@ use super::{
     reasons::device as reason,
     value,
 };
+use crate::bus::{Inbox, Said};
 
 /// States of a connection (`NMActiveConnectionState`).
 const UP: u32 = 2;
 const DOWN: u32 = 4;
+/// A reason of a connection.
+const DOWN_FOR_NO_REASON: u32 = 1;
 /// What an access point answers to each half of the proof of a password (IEEE 802.11, status codes).
 const ACCEPTED: i64 = 0;
 const REFUSED: i64 = 1;
@@ -50,18 +53,27 @@ impl From<NetworkError> for Failure {
 
 /// Signals of a device and of connections, listened to since before the connection was asked for.
 pub(super) struct Watching {
-    device: MessageStream,
-    actives: MessageStream,
+    device: Inbox,
+    actives: Inbox,
     /// What wpa_supplicant says of the password, where it says something.
-    supplicant: Option<MessageStream>,
+    supplicant: Option<Inbox>,
     /// An access point with WPA3 has taken the first half of the password's proof.
     half_proven: bool,
 }
 
 enum Event {
     Authentication(i64),
-    Device { new: u32, reason: u32 },
-    Active { path: String, state: u32, reason: u32 },
+    Device {
+        new: u32,
+        reason: u32,
+    },
+    Active {
+        path: String,
+        state: u32,
+        reason: u32,
+    },
+    /// Some were not read in time.
+    Lost,
     Gone,
 }
 
@@ -84,13 +96,15 @@ impl Watching {
     }
 
     async fn next(&mut self) -> Event {
-        let device = async { self.device.next().await.and_then(device_event) };
-        let active = async { self.actives.next().await.and_then(active_event) };
+        let device = async { read(&mut self.device, device_event).await };
+        let active = async { read(&mut self.actives, active_event).await };
         let supplicant = async {
             match &mut self.supplicant {
+                // Lost is what it says of access points; a password's answer that is among it is found out later.
                 Some(messages) => loop {
-                    let message = messages.next().await?.ok()?;
-                    if let Some(code) = authentication(&message) {
+                    if let Said::Message(message) = messages.next().await?
+                        && let Some(code) = authentication(&message)
+                    {
                         return Some(Event::Authentication(code));
                     }
                 },
@@ -108,7 +122,7 @@ impl Watching {
         limit: Mono,
         clock: &dyn Clock,
     ) -> Result<(), Failure> {
-        if daemon.all(active, ACTIVE).await?.number("State") == UP {
+        if standing(daemon, active).await? == UP {
             return Ok(());
         }
         let mut told = None;
@@ -120,6 +134,14 @@ impl Watching {
             let Some(event) = async { Some(self.next().await) }.or(over).await else { return Err(Failure::TimedOut) };
             match event {
                 Event::Gone => return Err(NetworkError::Absent("it went away".to_owned()).into()),
+                Event::Lost => match standing(daemon, active).await? {
+                    UP => return Ok(()),
+                    DOWN => {
+                        let told = if told.is_some() { told } else { self.told_soon(clock).await };
+                        return Err(Failure::Reason(told.unwrap_or_else(|| of_active(DOWN_FOR_NO_REASON))));
+                    }
+                    _ => {}
+                },
                 Event::Authentication(ACCEPTED) => self.half_proven = true,
                 Event::Authentication(REFUSED | PROOF_FAILED) if self.half_proven => {
                     return Err(Failure::WrongPassword);
@@ -139,19 +161,22 @@ impl Watching {
 
     /// Resolves when `active` is down, or was not there any more.
     pub(super) async fn down(&mut self, daemon: &Daemon, active: &str, limit: Mono, clock: &dyn Clock) {
-        let gone = daemon.all(active, ACTIVE).await.map_or(DOWN, |properties| properties.number("State")) == DOWN;
         let told = async {
+            let mut unknown = true;
             loop {
+                if unknown && standing(daemon, active).await.unwrap_or(DOWN) == DOWN {
+                    return;
+                }
+                unknown = false;
                 match self.next().await {
                     Event::Gone => return,
+                    Event::Lost => unknown = true,
                     Event::Active { path, state: DOWN, .. } if path == active => return,
                     Event::Device { .. } | Event::Active { .. } | Event::Authentication(_) => {}
                 }
             }
         };
-        if !gone {
-            told.or(clock.sleep_until(limit)).await;
-        }
+        told.or(clock.sleep_until(limit)).await;
     }
 
     async fn told_soon(&mut self, clock: &dyn Clock) -> Option<u32> {
@@ -161,7 +186,7 @@ impl Watching {
                 match self.next().await {
                     Event::Device { new: state::FAILED, reason } => return Some(reason),
                     Event::Gone => return None,
-                    Event::Device { .. } | Event::Active { .. } | Event::Authentication(_) => {}
+                    Event::Device { .. } | Event::Active { .. } | Event::Authentication(_) | Event::Lost => {}
                 }
             }
         };
@@ -170,6 +195,15 @@ impl Watching {
             None
         };
         told.or(over).await
+    }
+}
+
+/// The state of a connection; one that is not there any more is down.
+async fn standing(daemon: &Daemon, active: &str) -> Result<u32, NetworkError> {
+    match daemon.all(active, ACTIVE).await {
+        Ok(properties) => Ok(properties.number("State")),
+        Err(NetworkError::Refused(_)) => Ok(DOWN),
+        Err(error) => Err(error),
     }
 }
 
@@ -188,7 +222,7 @@ fn of_active(active: u32) -> u32 {
 }
 
 /// Changes of wpa_supplicant's object for this interface.
-async fn supplicant(daemon: &Daemon, interface: &str) -> Result<MessageStream, NetworkError> {
+async fn supplicant(daemon: &Daemon, interface: &str) -> Result<Inbox, NetworkError> {
     let connection = daemon.there.connection();
     let call = connection.call_method(
         Some(SUPPLICANT),
@@ -200,6 +234,7 @@ async fn supplicant(daemon: &Daemon, interface: &str) -> Result<MessageStream, N
     let answer = call.await.map_err(trouble)?;
     let body = answer.body();
     let path: ObjectPath<'_> = body.deserialize().map_err(trouble)?;
+    let path = path.to_owned();
     let rule = || {
         Ok::<_, zbus::Error>(
             MatchRule::builder()
@@ -211,7 +246,7 @@ async fn supplicant(daemon: &Daemon, interface: &str) -> Result<MessageStream, N
                 .build(),
         )
     };
-    MessageStream::for_match_rule(rule().map_err(trouble)?, connection, None).await.map_err(trouble)
+    daemon.there.listen(rule().map_err(trouble)?).await.map_err(trouble)
 }
 
 fn authentication(message: &Message) -> Option<i64> {
@@ -220,14 +255,19 @@ fn authentication(message: &Message) -> Option<i64> {
     value::signed(changed.get("AuthStatusCode")?)
 }
 
-fn device_event(message: zbus::Result<Message>) -> Option<Event> {
-    let message = message.ok()?;
+async fn read(inbox: &mut Inbox, event: impl Fn(&Message) -> Option<Event>) -> Option<Event> {
+    match inbox.next().await? {
+        Said::Message(message) => event(&message),
+        Said::Lost => Some(Event::Lost),
+    }
+}
+
+fn device_event(message: &Message) -> Option<Event> {
     let (new, _old, reason): (u32, u32, u32) = message.body().deserialize().ok()?;
     Some(Event::Device { new, reason })
 }
 
-fn active_event(message: zbus::Result<Message>) -> Option<Event> {
-    let message = message.ok()?;
+fn active_event(message: &Message) -> Option<Event> {
     let (state, reason): (u32, u32) = message.body().deserialize().ok()?;
     let path = message.header().path()?.as_str().to_owned();
     Some(Event::Active { path, state, reason })

@@ -4,22 +4,22 @@ use std::{
     cell::RefCell,
     collections::HashMap,
     fs::{self, File},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use board::network::NetworkError;
 use serde::Serialize;
 use zbus::{
-    MatchRule, Message, MessageStream,
+    MatchRule, Message,
     message::Type,
     zvariant::{DynamicType, ObjectPath, OwnedObjectPath, OwnedValue, Value},
 };
 
 use super::{
-    settings::{Received, WIFI_SECURITY},
+    settings::{self, Received, WIFI_SECURITY},
     value,
 };
-use crate::bus::There;
+use crate::bus::{Inbox, There};
 
 /// Its name, and the interface of its first object.
 pub(super) const NAME: &str = "org.freedesktop.NetworkManager";
@@ -33,8 +33,8 @@ pub(super) const SETTINGS: &str = "org.freedesktop.NetworkManager.Settings";
 pub(super) const CONNECTION: &str = "org.freedesktop.NetworkManager.Settings.Connection";
 const SETTINGS_PATH: &str = "/org/freedesktop/NetworkManager/Settings";
 pub(super) const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
-/// Messages that wait while their reader waits for an answer.
-const QUEUE: usize = 64;
+/// The end of the error's name when a password is neither on the disk nor known to anybody.
+const NO_SECRETS: &str = ".NoSecrets";
 /// No object.
 pub(super) const NOTHING: &str = "/";
 /// A profile is written to disk.
@@ -127,14 +127,14 @@ impl Daemon {
         self.call("/org/freedesktop", "org.freedesktop.DBus.ObjectManager", "GetManagedObjects", &()).await
     }
 
-    /// Signals of this process. They must be read until they are dropped.
+    /// Signals of this process.
     pub(super) async fn signals(
         &self,
         path: Option<&str>,
         interface: &'static str,
         member: &'static str,
         first: Option<&'static str>,
-    ) -> Result<MessageStream, NetworkError> {
+    ) -> Result<Inbox, NetworkError> {
         let rule = || {
             let mut rule = MatchRule::builder()
                 .msg_type(Type::Signal)
@@ -149,9 +149,7 @@ impl Daemon {
             }
             Ok::<_, zbus::Error>(rule.build())
         };
-        MessageStream::for_match_rule(rule().map_err(trouble)?, self.there.connection(), Some(QUEUE))
-            .await
-            .map_err(trouble)
+        self.there.listen(rule().map_err(trouble)?).await.map_err(trouble)
     }
 
     /// Every profile that there is, without its secrets.
@@ -173,16 +171,18 @@ impl Daemon {
         answer.body().deserialize().map_err(trouble)
     }
 
-    /// The password of a profile, where it has one.
+    /// The password of a profile, where it has one. One that is not told is an error, and not an open network.
     pub(super) async fn secrets(&self, kept: &Kept) -> Result<Received, NetworkError> {
-        if !kept.settings.contains_key(WIFI_SECURITY) {
+        if !settings::how(&kept.settings).is_by_password() {
             return Ok(Received::new());
         }
-        match self.call(&kept.path, CONNECTION, "GetSecrets", &WIFI_SECURITY).await {
+        let owner = Some(self.there.owner().as_str());
+        let asked = (Some(CONNECTION), "GetSecrets");
+        match self.there.connection().call_method(owner, &*kept.path, asked.0, asked.1, &WIFI_SECURITY).await {
             Ok(answer) => answer.body().deserialize().map_err(trouble),
-            // Where there is none to tell it asks for somebody who knows it.
-            Err(NetworkError::Refused(_)) => Ok(Received::new()),
-            Err(error) => Err(error),
+            // Somebody has taken it from the disk: there is nothing that could be told the next time.
+            Err(zbus::Error::MethodError(name, ..)) if name.ends_with(NO_SECRETS) => Ok(Received::new()),
+            Err(error) => Err(trouble(error)),
         }
     }
 
@@ -207,10 +207,13 @@ impl Daemon {
     /// The network manager writes its files without waiting for the disk.
     async fn settle(&self, path: &str) {
         let Ok(properties) = self.all(path, CONNECTION).await else { return };
-        let file = Path::new(properties.text("Filename"));
-        let synced = File::open(file).and_then(|file| file.sync_all());
-        let folder = file.parent().map_or(Ok(()), |folder| File::open(folder).and_then(|folder| folder.sync_all()));
-        if let Err(error) = synced.and(folder) {
+        let file = PathBuf::from(properties.text("Filename"));
+        // A slow card takes seconds, in which the agent must not stand still.
+        let synced = smol::unblock(move || {
+            let sync = |path: &Path| File::open(path).and_then(|file| file.sync_all());
+            sync(&file).and(file.parent().map_or(Ok(()), sync)).map_err(|error| (file, error))
+        });
+        if let Err((file, error)) = synced.await {
             log::debug!("could not sync {}: {error}", file.display());
         }
     }

@@ -7,7 +7,7 @@
 use std::{collections::HashMap, fs, net::Ipv4Addr, path::Path, time::Duration};
 
 use board::network::{Hotspot, NetworkError, Subnet};
-use smol::{future::FutureExt as _, stream::StreamExt as _};
+use smol::future::FutureExt as _;
 use zbus::zvariant::{ObjectPath, OwnedValue, Value};
 
 use super::{

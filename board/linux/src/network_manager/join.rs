@@ -46,7 +46,14 @@ impl NetworkManager {
         let Some(kept) = kept.into_iter().find(|kept| self.mark().key(&kept.settings).as_deref() == Some(key)) else {
             return Err(NetworkError::Refused(format!("there is no profile {key}")).into());
         };
-        let secrets = daemon.secrets(&kept).await?;
+        // The network manager uses it also when it does not tell it now.
+        let secrets = match daemon.secrets(&kept).await {
+            Err(NetworkError::Refused(words)) => {
+                log::debug!("the password of {key} is not told: {words}");
+                settings::Received::new()
+            }
+            secrets => secrets?,
+        };
         let Some(profile) = settings::to_profile(self.mark(), &kept.settings, &secrets) else {
             return Err(NetworkError::Refused(format!("the profile {key} cannot be read")).into());
         };
@@ -220,13 +227,12 @@ impl NetworkManager {
         daemon.update(&kept.path, &settings::of_profile(self.mark(), profile, way, &uuid)).await
     }
 
-    /// The radio to use.
+    /// The radio to use: the first that can be used, and rather one that can be an access point.
     pub(super) fn radio(&self, interface: Option<&str>) -> Result<Device, NetworkError> {
         let wanted = |name: &str| interface.is_none_or(|wanted| wanted == name);
         let links = self.links_now();
-        let Some(radio) =
-            links.radios.iter().filter(|radio| wanted(&radio.interface)).min_by_key(|radio| radio.blocked.is_some())
-        else {
+        let radios = links.radios.iter().filter(|radio| wanted(&radio.interface));
+        let Some(radio) = radios.min_by_key(|radio| (radio.blocked.is_some(), !radio.access_point)) else {
             return Err(NetworkError::NoRadio(interface.map(str::to_owned)));
         };
         if let Some(why) = &radio.blocked {

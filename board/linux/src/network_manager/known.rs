@@ -30,6 +30,8 @@ const WIFI: u32 = 2;
 const GENERIC: u32 = 14;
 const WIFI_P2P: u32 = 30;
 const LOOPBACK: u32 = 32;
+/// Profiles that are remembered by whose they are; forgotten together, and asked again.
+const KEYS_MAX: usize = 64;
 /// A radio's ability to be an access point.
 const CAN_BE_ACCESS_POINT: u32 = 0x40;
 /// The connection was not made by a profile: the network manager only found the interface configured.
@@ -149,7 +151,12 @@ async fn owned(daemon: &Daemon, mark: &Mark, profile: &str) -> Option<Owned> {
     }
     let settings = daemon.settings(profile).await.ok()?;
     let owned = if mark.is_hotspot(&settings) { Some(Owned::Hotspot) } else { mark.key(&settings).map(Owned::Profile) };
-    daemon.keys.borrow_mut().insert(profile.to_owned(), owned.clone());
+    let mut keys = daemon.keys.borrow_mut();
+    // Each hotspot that was open has one of its own.
+    if keys.len() >= KEYS_MAX {
+        keys.clear();
+    }
+    keys.insert(profile.to_owned(), owned.clone());
     owned
 }
 

@@ -24,7 +24,7 @@ use std::{
     convert::Infallible,
     future::poll_fn,
     io,
-    path::Path,
+    path::{Path, PathBuf},
     rc::Rc,
     task::{Poll, Waker},
     time::Duration,
@@ -35,7 +35,7 @@ use board::{
     Clock, Mono,
     network::{Hotspot, JoinError, Link, Links, Manager, NetworkError, Networks, Profile, Seen},
 };
-use smol::{LocalExecutor, Task, future::FutureExt as _, stream::StreamExt as _};
+use smol::{LocalExecutor, Task, future::FutureExt as _};
 
 use self::{
     daemon::{ACTIVE, CONNECTION, DEVICE, Daemon, NAME, Owned, PATH, PROPERTIES, uuid},
@@ -84,6 +84,10 @@ struct Shared {
     broken: RefCell<HashSet<String>>,
     tasks: RefCell<Vec<Task<()>>>,
     started: Cell<bool>,
+    /// The network manager's folder of settings.
+    folder: PathBuf,
+    /// Whether the network manager has read its settings again since they were changed; `None` when nobody knows.
+    heeded: Cell<Option<bool>>,
 }
 
 impl NetworkManager {
@@ -95,13 +99,25 @@ impl NetworkManager {
         bus: Rc<Bus>,
         brand: &str,
     ) -> NetworkManager {
+        NetworkManager::with_folder(executor, clock, bus, brand, Path::new(FOLDER))
+    }
+
+    /// As [`NetworkManager::new`], with the network manager's settings in another folder.
+    #[must_use]
+    pub fn with_folder(
+        executor: &Rc<LocalExecutor<'static>>,
+        clock: Rc<dyn Clock>,
+        bus: Rc<Bus>,
+        brand: &str,
+        folder: &Path,
+    ) -> NetworkManager {
         NetworkManager {
             shared: Rc::new(Shared {
                 executor: Rc::clone(executor),
                 clock,
                 bus,
                 mark: Mark(brand.to_owned()),
-                names: Names::new(Path::new(FOLDER), brand),
+                names: Names::new(folder, brand),
                 daemon: RefCell::default(),
                 known: RefCell::default(),
                 links: RefCell::default(),
@@ -110,8 +126,17 @@ impl NetworkManager {
                 broken: RefCell::default(),
                 tasks: RefCell::default(),
                 started: Cell::new(false),
+                folder: folder.to_owned(),
+                heeded: Cell::default(),
             }),
         }
+    }
+
+    /// Removes what an agent that was killed while its hotspot was open has left. For an agent that may not use the port
+    /// any more; the first use does it too.
+    pub fn clear(&self) {
+        self.names().remove();
+        self.remove_beside();
     }
 
     /// Begins to look, once.
@@ -119,9 +144,7 @@ impl NetworkManager {
         if self.shared.started.replace(true) {
             return;
         }
-        // A killed agent may have left it.
-        self.shared.names.remove();
-        self.remove_beside();
+        self.clear();
         self.shared.publish();
         let sessions = self.shared.executor.spawn(sessions(Rc::clone(&self.shared)));
         let kernel = self.shared.executor.spawn(kernel_changes(Rc::clone(&self.shared)));
@@ -256,7 +279,7 @@ async fn session(shared: &Rc<Shared>, daemon: &Rc<Daemon>) -> Result<Infallible,
         let mut signals = daemon.signals(None, interface, member, first).await?;
         let (ring, daemon) = (ring.clone(), Rc::clone(daemon));
         readers.push(shared.executor.spawn(async move {
-            while let Some(Ok(_)) = signals.next().await {
+            while signals.next().await.is_some() {
                 if interface == CONNECTION {
                     daemon.keys.borrow_mut().clear();
                 }
@@ -278,17 +301,25 @@ async fn session(shared: &Rc<Shared>, daemon: &Rc<Daemon>) -> Result<Infallible,
 }
 
 async fn kernel_changes(shared: Rc<Shared>) {
-    let watched: io::Result<Infallible> = async {
-        let changes = Changes::watch()?;
-        loop {
-            changes.next().await?;
-            shared.clock.sleep_until(shared.clock.now() + BURST).await;
+    let mut pause = PAUSE_MIN;
+    loop {
+        let watched: io::Result<Infallible> = async {
+            let changes = Changes::watch()?;
+            // What changed meanwhile was told to nobody.
             shared.publish();
+            loop {
+                changes.next().await?;
+                pause = PAUSE_MIN;
+                shared.clock.sleep_until(shared.clock.now() + BURST).await;
+                shared.publish();
+            }
         }
+        .await;
+        let Err(error) = watched;
+        log::warn!("the kernel does not tell of changes of its network: {error}");
+        shared.clock.sleep_until(shared.clock.now() + pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
     }
-    .await;
-    let Err(error) = watched;
-    log::warn!("the kernel does not tell of changes of its network: {error}");
 }
 
 fn refused(what: &str, error: &io::Error) -> NetworkError {
@@ -403,21 +434,29 @@ impl Networks for NetworkManager {
     }
 
     async fn set_power_save(&self, on: Option<bool>) -> Result<bool, NetworkError> {
-        let changed = power_save::set(Path::new(FOLDER), &self.mark().0, on)
-            .map_err(|error| refused("the file for power save cannot be written", &error))?;
-        if !changed {
-            return Ok(false);
-        }
         let daemon = self.daemon()?;
+        let (folder, brand) = (&*self.shared.folder, &*self.mark().0);
+        let radios = Radios::open().ok();
+        let devices = self.known_devices();
+        let interfaces = || devices.iter().filter(|device| device.wifi).map(|device| device.interface.clone());
+        let state = |name: String| radios.as_ref()?.power_save(&name).ok().map(|on| (name, on));
+        let before = power_save::before(folder, brand);
+        let changed = power_save::set(folder, brand, on, &interfaces().filter_map(state).collect::<Vec<_>>())
+            .map_err(|error| refused("the file for power save cannot be written", &error))?;
+        if changed {
+            self.shared.heeded.set(Some(false));
+        }
+        // Whether an agent before this one was heard is not known.
+        if self.shared.heeded.get().unwrap_or(on.is_none()) {
+            return Ok(changed);
+        }
         daemon.call(PATH, NAME, "Reload", &RELOAD_CONFIGURATION).await?;
+        self.shared.heeded.set(Some(true));
         // The file is for the connections to come; what is connected is told by the kernel, without being disconnected.
-        if let Some(on) = on
-            && let Ok(radios) = Radios::open()
-        {
-            for device in self.known_devices().iter().filter(|device| device.wifi) {
-                if let Err(error) = radios.set_power_save(&device.interface, on) {
-                    log::debug!("power save of {}: {error}", device.interface);
-                }
+        let wanted = |on| interfaces().map(|interface| (interface, on)).collect();
+        for (interface, on) in on.map_or(before, wanted) {
+            if let Some(Err(error)) = radios.as_ref().map(|radios| radios.set_power_save(&interface, on)) {
+                log::debug!("power save of {interface}: {error}");
             }
         }
         Ok(true)

@@ -6,7 +6,7 @@ use board::{
     Clock,
     network::{NetworkError, Ssid},
 };
-use smol::{future::FutureExt as _, stream::StreamExt as _};
+use smol::future::FutureExt as _;
 use zbus::zvariant::{ObjectPath, Value};
 
 use super::{
@@ -14,6 +14,7 @@ use super::{
     security::{Heard, Offer},
     value,
 };
+use crate::bus::Said;
 
 /// Longest time that a radio may take to listen on all channels.
 const LISTEN_MAX: Duration = Duration::from_secs(20);
@@ -46,7 +47,13 @@ pub(super) async fn listen(
         log::debug!("listening to the air was refused, which is so while it is done already: {refused}");
     }
     let heard = async {
-        while let Some(Ok(message)) = changes.next().await {
+        while let Some(said) = changes.next().await {
+            let Said::Message(message) = said else {
+                if daemon.all(device, WIRELESS).await?.signed("LastScan") != before {
+                    return Ok(());
+                }
+                continue;
+            };
             let body = message.body();
             let Ok((_, changed, _)) = body.deserialize::<(&str, HashMap<&str, Value<'_>>, Vec<&str>)>() else {
                 continue;

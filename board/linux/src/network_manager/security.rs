@@ -57,6 +57,11 @@ impl How {
     pub(super) const fn usual(psk: Option<&Secret>) -> How {
         if psk.is_some() { How::Password } else { How::Open }
     }
+
+    /// Whether a password is kept for it.
+    pub(super) const fn is_by_password(self) -> bool {
+        matches!(self, How::Password | How::Wpa2Only | How::Wpa3Only)
+    }
 }
 
 /// Why there is no way to join.

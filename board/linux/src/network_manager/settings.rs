@@ -131,7 +131,8 @@ fn of_security(how: How, psk: Option<&Secret>) -> Option<Section> {
     if let Some(pmf) = pmf {
         section.insert("pmf", Value::from(pmf));
     }
-    if let Some(psk) = psk.filter(|_| how != How::EnhancedOpen) {
+    // Without one the network manager keeps what it has.
+    if let Some(psk) = psk.filter(|psk| how != How::EnhancedOpen && !psk.expose().is_empty()) {
         section.insert("psk", text(psk.expose()));
     }
     Some(section)
@@ -252,7 +253,7 @@ pub(super) fn to_profile(mark: &Mark, received: &Received, secrets: &Received) -
                 secrets.get(WIFI_SECURITY).and_then(|section| section.get("psk")).and_then(|psk| value::text(psk));
             Medium::Wifi {
                 ssid,
-                psk: psk.filter(|psk| !psk.is_empty()).map(Secret::from),
+                psk: how(received).is_by_password().then(|| Secret::from(psk.unwrap_or_default())),
                 hidden: of(WIFI, "hidden").and_then(value::boolean).unwrap_or(false),
             }
         }

@@ -2,6 +2,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod bluetooth;
 mod networks;
 
 use std::{

@@ -6,8 +6,11 @@ use std::{
     rc::Rc,
 };
 
-use board::network::{Links, Manager, Medium, NetworkError, Networks};
-use board_linux::network_manager::NetworkManager;
+use board::{
+    Clock as _,
+    network::{Links, Manager, Medium, NetworkError, Networks},
+};
+use board_linux::{bus::CALL_MAX, network_manager::NetworkManager};
 use smol::{LocalExecutor, Task, stream::StreamExt as _};
 use zbus::{
     Connection, Message, MessageStream,
@@ -37,8 +40,12 @@ enum Answer {
     Paths(Vec<ObjectPath<'static>>),
     Path(ObjectPath<'static>),
     Error(&'static str),
+    /// An error by its name.
+    Named(&'static str),
     /// The device fails for this reason after its connection was asked for.
     Fails(u32),
+    /// As [`Answer::Fails`], with this many other signals before everything else.
+    FailsInAStorm(u32, u32),
     Nothing,
 }
 
@@ -90,6 +97,14 @@ async fn reply(connection: &Connection, to: &Message, answer: Answer) -> zbus::R
         Answer::Path(path) => connection.reply(&header, &path).await,
         Answer::Nothing => connection.reply(&header, &()).await,
         Answer::Error(words) => connection.reply_error(&header, "org.example.Refused", &words).await,
+        Answer::Named(name) => connection.reply_error(&header, name, &"no").await,
+        Answer::FailsInAStorm(reason, signals) => {
+            for _ in 0..signals {
+                let device = "org.freedesktop.NetworkManager.Device";
+                connection.emit_signal(None::<&str>, DEVICE, device, "StateChanged", &(50_u32, 40_u32, 0_u32)).await?;
+            }
+            Box::pin(reply(connection, to, Answer::Fails(reason))).await
+        }
         Answer::Fails(reason) => {
             connection.reply(&header, &path(ACTIVE)).await?;
             let none = None::<&str>;
@@ -265,4 +280,103 @@ fn why_it_failed_is_said_in_words_and_without_the_password() {
             assert!(unknown.to_string().contains("nobody"), "{unknown}");
         });
     }
+}
+
+/// What is not told must not be written back as "no password".
+#[test]
+fn a_password_that_is_not_told_is_no_open_network() {
+    let table = [
+        ("org.freedesktop.NetworkManager.Settings.PermissionDenied", false),
+        ("org.freedesktop.NetworkManager.AgentManager.UserCanceled", false),
+        // Somebody has taken it from the disk: it never comes back.
+        ("org.freedesktop.NetworkManager.AgentManager.NoSecrets", true),
+    ];
+    for (error, listed) in table {
+        with_board(|board, folder| async move {
+            let _daemon = super::Daemon::start(&folder);
+            let networks = networks(&board);
+            let mut usual = ordinary("1.42.4", 7);
+            let _impostor = impostor(&board.executor, folder.clone(), move |object, method, asked| match method {
+                "GetSecrets" => Answer::Named(error),
+                "RequestScan" => Answer::Error("too soon"),
+                _ => usual(object, method, asked),
+            })
+            .await;
+            until(&networks, |links| links.manager == Manager::Ready).await;
+            match networks.profiles().await {
+                Ok(all) => {
+                    assert!(listed, "{error}");
+                    let [profile] = &*all else { panic!("{all:?}") };
+                    assert!(
+                        matches!(&profile.medium, Medium::Wifi { psk: Some(psk), .. } if psk.is_empty()),
+                        "{error}"
+                    );
+                }
+                Err(refused) => assert!(!listed && matches!(refused, NetworkError::Refused(_)), "{error}: {refused}"),
+            }
+            // The network manager can use what it does not tell.
+            let failed = networks.join("home").await.expect_err("it fails");
+            assert_eq!(failed.to_string(), "wrong password for home", "{error}");
+        });
+    }
+}
+
+/// While an answer is waited for, nobody reads the signals that were asked for before.
+#[test]
+fn a_storm_of_signals_holds_nothing_up() {
+    with_board(|board, folder| async move {
+        let _daemon = super::Daemon::start(&folder);
+        let networks = networks(&board);
+        let mut usual = ordinary("1.42.4", 0);
+        let _impostor = impostor(&board.executor, folder.clone(), move |object, method, asked| match method {
+            "ActivateConnection" => Answer::FailsInAStorm(7, 500),
+            "RequestScan" => Answer::Error("too soon"),
+            _ => usual(object, method, asked),
+        })
+        .await;
+        until(&networks, |links| links.manager == Manager::Ready).await;
+        let began = board.clock.now();
+        let failed = networks.join("home").await.expect_err("it fails");
+        assert_eq!(failed.to_string(), "wrong password for home");
+        assert!(board.clock.now() < began + CALL_MAX, "an answer was held up");
+    });
+}
+
+#[test]
+fn power_save_that_was_not_heeded_is_told_again() {
+    with_board(|board, folder| async move {
+        let _daemon = super::Daemon::start(&folder);
+        let settings = folder.join("settings");
+        let (clock, bus) = (Rc::clone(&board.clock) as _, Rc::clone(&board.bus));
+        let networks = NetworkManager::with_folder(&board.executor, clock, bus, "test", &settings);
+        assert!(networks.set_power_save(Some(false)).await.is_err(), "nobody is there");
+        assert!(!settings.exists(), "and nothing is written");
+
+        let mut usual = ordinary("1.42.4", 0);
+        let mut reloads = 0;
+        let (tell, reloaded) = smol::channel::unbounded();
+        let _impostor = impostor(&board.executor, folder.clone(), move |object, method, asked| match method {
+            "Reload" => {
+                reloads += 1;
+                tell.try_send(()).expect("somebody counts");
+                if reloads == 1 { Answer::Error("busy") } else { Answer::Nothing }
+            }
+            _ => usual(object, method, asked),
+        })
+        .await;
+        until(&networks, |links| links.manager == Manager::Ready).await;
+        // What is wanted, whether it succeeds and changes something, and how often the network manager was told by then.
+        let steps = [
+            (None, Some(false), 0),
+            (Some(false), None, 1),
+            (Some(false), Some(true), 2),
+            (Some(false), Some(false), 2),
+            (None, Some(true), 3),
+            (None, Some(false), 3),
+        ];
+        for (wanted, expected, told) in steps {
+            assert_eq!(networks.set_power_save(wanted).await.ok(), expected, "{wanted:?} {told}");
+            assert_eq!(reloaded.len(), told, "{wanted:?}");
+        }
+    });
 }

@@ -84,6 +84,17 @@ fn what_was_written_is_read_back() {
 }
 
 #[test]
+fn a_password_that_was_not_told_is_left_as_it_is() {
+    let (settings, _) = received(&of_profile(&mark(), &wifi_profile(), How::Wpa3Only, "u"));
+    let read = to_profile(&mark(), &settings, &Received::new()).unwrap();
+    assert!(matches!(&read.medium, Medium::Wifi { psk: Some(psk), .. } if psk.is_empty()));
+    let written = of_profile(&mark(), &Profile { priority: 5, ..read }, How::Wpa3Only, "u");
+    let security = &written[WIFI_SECURITY];
+    assert_eq!(security.get("key-mgmt"), Some(&Value::from("sae")), "it does not become an open network");
+    assert!(!security.contains_key("psk"), "the network manager keeps what it has");
+}
+
+#[test]
 fn profiles_of_others_are_not_ours() {
     let (mut settings, secrets) = received(&of_profile(&mark(), &wifi_profile(), How::Password, "u"));
     assert_eq!(to_profile(&Mark("other".to_owned()), &settings, &secrets), None);
