@@ -16,6 +16,14 @@ pub const SSID_BYTES_MAX: usize = 32;
 /// An address of this machine and the length of its network's prefix.
 pub type Subnet = (Ipv4Addr, u8);
 
+/// Whether two networks have addresses in common. A prefix of 0 is everywhere and no network of its own: it has none.
+#[must_use]
+pub fn overlap((a, a_prefix): Subnet, (b, b_prefix): Subnet) -> bool {
+    let shorter = u32::from(a_prefix.min(b_prefix).min(32));
+    let mask = u32::MAX.checked_shl(32 - shorter).unwrap_or(0);
+    shorter > 0 && u32::from(a) & mask == u32::from(b) & mask
+}
+
 /// The name of a WiFi network: 1 to 32 bytes of any kind. Shown as text where it is text, with `\x..` for the rest.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ssid(Box<[u8]>);
@@ -218,6 +226,9 @@ pub struct Links {
     pub links: Vec<Link>,
     /// The network manager's word on the internet.
     pub internet: Internet,
+    /// Every network that this machine has an address of or a way to, also where it connects to nothing (the bridges of
+    /// containers): what must stay reachable when another one is made. Not the hotspot's own. Ordered.
+    pub subnets: Vec<Subnet>,
 }
 
 /// What the network manager could not do.
@@ -345,7 +356,25 @@ pub trait Networks {
 
 #[cfg(test)]
 mod tests {
-    use super::Ssid;
+    use super::{Ssid, overlap};
+
+    #[test]
+    fn networks_with_addresses_in_common() {
+        let table = [
+            ("the same", [10, 42, 0, 77], 24, true),
+            ("around it", [10, 0, 0, 1], 8, true),
+            ("inside it", [10, 42, 0, 129], 30, true),
+            ("one address", [10, 42, 0, 7], 32, true),
+            ("beside it", [10, 42, 1, 1], 24, false),
+            ("everywhere", [10, 42, 0, 2], 0, false),
+            ("nonsense", [10, 42, 0, 1], 99, true),
+        ];
+        for (case, address, prefix, expected) in table {
+            let hotspot = ([10, 42, 0, 1].into(), 24);
+            let other = (address.into(), prefix);
+            assert_eq!((overlap(hotspot, other), overlap(other, hotspot)), (expected, expected), "{case}");
+        }
+    }
 
     #[test]
     fn names_are_shown() {

@@ -125,7 +125,7 @@ pub struct Air {
     pub radio: Option<Radio>,
     /// The network manager's own sentence when it cannot be used.
     pub trouble: Option<Rc<str>>,
-    /// Addresses and prefixes of what is connected: a hotspot keeps clear of them.
+    /// [`board::network::Links::subnets`]: a hotspot keeps clear of them.
     pub subnets: Rc<[Subnet]>,
 }
 

@@ -215,7 +215,7 @@ fn what_is_given_comes_first_and_the_older_ones_step_down() {
 #[test]
 fn what_counts_as_online() {
     let unknown = Internet::Unknown;
-    let ready = |links: Vec<Link>, internet| Links { manager: Manager::Ready, radios: Vec::new(), links, internet };
+    let ready = |links: Vec<Link>, internet| Links { manager: Manager::Ready, links, internet, ..Links::default() };
     let bridge = Link { interface: "docker0".into(), ..link(None, false) };
     let absent = Links::default();
     let yes = Some(Some(true));

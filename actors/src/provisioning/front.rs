@@ -123,7 +123,13 @@ impl Front {
     /// Whether what is open is what is wanted now. Channel and address stay as they are: a person may be using them.
     pub(super) fn is_stale(&self, wanted: &Hotspot) -> bool {
         let Some(open) = &self.hotspot else { return false };
-        let like = Hotspot { channel: open.channel, address: open.address, ..wanted.clone() };
+        let captive_api = wanted.captive_api.as_ref().and(open.captive_api.as_ref().or(wanted.captive_api.as_ref()));
+        let like = Hotspot {
+            channel: open.channel,
+            address: open.address,
+            captive_api: captive_api.cloned(),
+            ..wanted.clone()
+        };
         *open != like
     }
 }

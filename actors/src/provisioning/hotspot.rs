@@ -10,7 +10,7 @@
 //! printed on a label by whoever has secret and serial number (docs/provisioning.md).
 
 use api::{Secret, brand, device_config::NetworkSettings, digest};
-use board::network::{Ipv4Addr, SSID_BYTES_MAX, Seen, Ssid, Subnet};
+use board::network::{Ipv4Addr, SSID_BYTES_MAX, Seen, Ssid, Subnet, overlap};
 
 /// Letters of a password that belongs to one device: 60 bits.
 const DERIVED_LETTERS: usize = 12;
@@ -74,13 +74,6 @@ pub fn address(taken: &[Subnet]) -> Subnet {
     let mut candidates = ten.chain(others).chain(home).map(|address| (address, PREFIX));
     let free = |candidate: &Subnet| !taken.iter().any(|other| overlap(*candidate, *other));
     candidates.find(free).unwrap_or((Ipv4Addr::new(10, 42, 0, 1), PREFIX))
-}
-
-fn overlap((a, a_prefix): Subnet, (b, b_prefix): Subnet) -> bool {
-    let shorter = u32::from(a_prefix.min(b_prefix).min(32));
-    let mask = u32::MAX.checked_shl(32 - shorter).unwrap_or(0);
-    // A route to everywhere is no network of its own.
-    shorter > 0 && u32::from(a) & mask == u32::from(b) & mask
 }
 
 #[cfg(test)]

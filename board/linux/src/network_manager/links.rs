@@ -2,9 +2,9 @@
 //!
 //! The kernel is asked because an interface that the network manager does not manage connects a machine just as well.
 
-use std::path::Path;
+use std::{net::Ipv4Addr, path::Path};
 
-use board::network::{Link, Links};
+use board::network::{Link, Links, Subnet};
 
 use super::{
     daemon::Owned,
@@ -17,6 +17,8 @@ use crate::netlink::{self, Addressed};
 pub(super) struct Kernel {
     pub addresses: Vec<Addressed>,
     pub ways_out: Vec<String>,
+    /// Networks that traffic is routed to, and by which interface.
+    pub routes: Vec<Addressed>,
     /// Interfaces of real hardware that have a carrier.
     pub hardware: Vec<String>,
 }
@@ -35,7 +37,7 @@ impl Kernel {
         let mut hardware: Vec<String> =
             addresses.iter().map(|one| one.interface.clone()).filter(|name| real(name)).collect();
         hardware.dedup();
-        Kernel { addresses, ways_out: netlink::default_routes(), hardware }
+        Kernel { addresses, ways_out: netlink::default_routes(), routes: netlink::routes(), hardware }
     }
 }
 
@@ -69,18 +71,28 @@ pub(super) fn links(known: &Known, kernel: &Kernel) -> Links {
             default_route,
         })
     };
+    let other = |one: &&Addressed| of(&one.interface).is_none_or(|device| device.owned != Some(Owned::Hotspot));
+    let all = kernel.addresses.iter().chain(&kernel.routes).filter(other);
+    // By the network and not by the address, so that what lies in it is named once.
+    let mut subnets: Vec<_> = all.map(|one| network(one.address, one.prefix)).collect();
+    subnets.sort_unstable();
+    subnets.dedup();
     Links {
         manager: known.manager.clone(),
         radios: known.radios.clone(),
         links: names.into_iter().filter_map(link).collect(),
         internet: known.internet,
+        subnets,
     }
+}
+
+fn network(address: Ipv4Addr, prefix: u8) -> Subnet {
+    let mask = u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0);
+    (Ipv4Addr::from(address.to_bits() & mask), prefix)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
-
     use board::network::Ssid;
 
     use super::{super::known::Device, *};
@@ -102,6 +114,10 @@ mod tests {
 
     fn address(interface: &str, last: u8) -> Addressed {
         Addressed { interface: interface.to_owned(), address: Ipv4Addr::new(10, 0, 0, last), prefix: 24 }
+    }
+
+    fn address_in(network: [u8; 4]) -> Addressed {
+        Addressed { address: network.into(), ..address("", 0) }
     }
 
     #[test]
@@ -133,9 +149,16 @@ mod tests {
                 address("veth0", 10),
             ],
             ways_out: vec!["eth0".to_owned(), "tun0".to_owned()],
+            routes: vec![
+                address("eth0", 0),
+                Addressed { interface: "flannel.1".to_owned(), ..address_in([10, 42, 1, 0]) },
+                Addressed { interface: "wlan1".to_owned(), ..address_in([10, 77, 0, 0]) },
+            ],
             hardware: vec!["eth0".to_owned(), "wlan0".to_owned(), "wlan1".to_owned(), "usb0".to_owned()],
         };
-        let found = links(&known, &kernel).links;
+        let Links { links: found, subnets, .. } = links(&known, &kernel);
+        let apart = ([10, 42, 1, 0].into(), 24);
+        assert_eq!(subnets, [([10, 0, 0, 0].into(), 24), apart], "bridges too, and each network once");
         let short: Vec<_> = found
             .iter()
             .map(|link| {
