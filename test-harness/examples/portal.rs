@@ -4,15 +4,16 @@
 //! `cargo run --package test-harness --example portal -- --port 8088`. The right password of every network is
 //! `correct horse`. `--owned`: the device has an identity and keeps it. `--leaves`: its radio cannot do two things at once,
 //! so that the page goes away while a network is tried. `--takes 300`: how long it tries, in milliseconds. What visitors
-//! do is printed, without what is secret. `--measure`: how fast it answers, and what an idle connection costs.
+//! do is printed, without what is secret. How fast it answers is in
+//! `make bench ARGS="--only doors"`.
 
 use std::{
     cell::RefCell,
     fs,
-    io::{Read as _, Write as _},
-    net::{Ipv4Addr, SocketAddrV4, TcpStream},
+    io::Read as _,
+    net::{Ipv4Addr, SocketAddrV4},
     rc::Rc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use actors::provisioning::{
@@ -23,7 +24,7 @@ use actors::provisioning::{
 };
 use board::{
     Clock,
-    doorway::{Doorway as _, Knock, Open, VISITORS_MAX},
+    doorway::{Doorway as _, Knock, Open},
     network::{Security, Seen, Ssid},
 };
 use board_linux::clock::LinuxClock;
@@ -35,12 +36,10 @@ struct Options {
     owned: bool,
     leaves: bool,
     takes: Duration,
-    measure: bool,
 }
 
 fn options() -> Result<Options, String> {
-    let mut options =
-        Options { port: 8088, owned: false, leaves: false, takes: Duration::from_secs(4), measure: false };
+    let mut options = Options { port: 8088, owned: false, leaves: false, takes: Duration::from_secs(4) };
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
         let mut number = || arguments.next().and_then(|text| text.parse().ok()).ok_or(format!("{name} needs a number"));
@@ -49,7 +48,6 @@ fn options() -> Result<Options, String> {
             "--takes" => options.takes = Duration::from_millis(number()?.into()),
             "--owned" => options.owned = true,
             "--leaves" => options.leaves = true,
-            "--measure" => options.measure = true,
             _ => return Err(format!("{name} is no option; see the beginning of this file")),
         }
     }
@@ -173,9 +171,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let address = open.address();
         println!("http://{address}/");
         let site = Site { address, prefix: 8, hotspot: "acme-arm-7-0042".into(), captive_api: true };
-        if options.measure {
-            std::thread::spawn(move || measure(address));
-        }
         let (welcome, takes) = (RefCell::new(device(&options)), options.takes);
         let portal = RefCell::new(Portal::new(site, key));
         let played =
@@ -193,59 +188,4 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     };
     smol::block_on(executor.run(served))
-}
-
-/// Memory that this process has written to, in bytes.
-fn written() -> u64 {
-    let status = fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("Private_Dirty:")).unwrap_or_default();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) * 1024
-}
-
-/// Is silent on every connection, and then asks for the page and for a phone's question as fast as one visitor can.
-fn measure(address: SocketAddrV4) {
-    let silent = || {
-        let mut stream = TcpStream::connect(address).expect("it listens");
-        stream.write_all(format!("GET /x HTTP/1.1\r\nHost: {}\r\n\r\n", address.ip()).as_bytes()).expect("written");
-        one(&mut stream);
-        stream
-    };
-    // The first one also pays for what is there once.
-    let first = silent();
-    let before = written();
-    let others: Vec<_> = (1..VISITORS_MAX).map(|_| silent()).collect();
-    let more = written().saturating_sub(before) / others.len() as u64;
-    println!("{more} bytes of memory for each idle connection after the first, of {VISITORS_MAX}");
-    drop((first, others));
-    for (what, path) in [("pages", "/"), ("questions of phones", "/generate_204")] {
-        let mut stream = TcpStream::connect(address).expect("it listens");
-        let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\nAccept: text/html\r\n\r\n", address.ip());
-        let (began, mut count, mut bytes) = (Instant::now(), 0_u32, 0);
-        while began.elapsed() < Duration::from_secs(3) {
-            stream.write_all(request.as_bytes()).expect("written");
-            bytes = one(&mut stream);
-            count += 1;
-        }
-        println!(
-            "{:.0} {what} a second over one connection, {bytes} bytes each",
-            f64::from(count) / began.elapsed().as_secs_f64()
-        );
-    }
-    std::process::exit(0);
-}
-
-/// Reads one answer and says how long it was.
-fn one(stream: &mut TcpStream) -> usize {
-    let (mut said, mut piece) = (Vec::new(), [0; 16 * 1024]);
-    loop {
-        let read = stream.read(&mut piece).expect("it answers");
-        assert_ne!(read, 0, "the answer was cut");
-        said.extend_from_slice(&piece[..read]);
-        let Some(end) = said.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
-        let head = String::from_utf8_lossy(&said[..end]).to_ascii_lowercase();
-        let length = head.split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse().ok());
-        if said.len() >= end + 4 + length.unwrap_or(0) {
-            return said.len();
-        }
-    }
 }

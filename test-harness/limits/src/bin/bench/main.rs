@@ -1,9 +1,10 @@
 //! `make bench`: speed and memory of fleet server and agent, as ratios to limits measured in the same minute.
 //!
-//! `bench [--secs 5] [--idle-secs 30] [--record FILE] [--only fleet|agent]` prints a table; with `--record` it also
+//! `bench [--secs 5] [--idle-secs 30] [--record FILE] [--only fleet|agent|doors]` prints a table; with `--record` it also
 //! appends it to that file. It judges nothing: goals stand beside the figures, people read them.
 
 mod agent;
+mod doors;
 mod fleet;
 mod subject;
 mod table;
@@ -25,10 +26,19 @@ async fn main() -> Result<(), Trouble> {
     let load_before = load();
     let measured = async {
         let mut table = Table::default();
-        if only != "agent" {
+        let wanted = |part: &str| only.is_empty() || only == part;
+        if wanted("fleet") {
             fleet::measure(&folder, arg("secs", 5), &mut table).await?;
         }
-        if only != "fleet" {
+        if wanted("doors") {
+            let (folder, secs) = (folder.clone(), arg("secs", 5));
+            table = tokio::task::spawn_blocking(move || {
+                doors::measure(&folder, secs, &mut table)?;
+                Ok::<Table, Trouble>(table)
+            })
+            .await??;
+        }
+        if wanted("agent") {
             let (folder, idle) = (folder.clone(), arg("idle-secs", 30));
             table = tokio::task::spawn_blocking(move || agent::measure(&folder, idle, table)).await??;
         }
