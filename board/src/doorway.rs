@@ -14,6 +14,8 @@ pub const HEAD_BYTES_MAX: usize = 4 * 1024;
 pub const BODY_BYTES_MAX: usize = 16 * 1024;
 /// Connections at a time; one more is answered 503 and closed.
 pub const VISITORS_MAX: usize = 16;
+/// Of these, connections of one visitor: what a browser opens to one server. Nobody fills the room alone.
+pub const EACH_MAX: usize = 6;
 /// How long a visitor may take for a request, from its first byte to its last.
 pub const REQUEST_TAKES_MAX: Duration = Duration::from_secs(10);
 /// How long a visitor may take to read an answer.

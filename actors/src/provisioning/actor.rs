@@ -173,23 +173,11 @@ pub async fn run(inbox: Inbox, ports: Ports) {
         ears.standing = desk.standing();
         ears.networks = desk.networks();
         ears.bluetooth = desk.bluetooth();
-        let due = desk.machine.deadline();
-        let next = [due, desk.near_deadline(), Some(look)].into_iter().flatten().min();
+        let next = [desk.machine.deadline(), desk.near_deadline(), Some(look)].into_iter().flatten().min();
         let Some(heard) = step::next_event(&mut ears, &*clock, next).await else { break };
         ears.inbox.lifeline.turn_begins();
-        let now = clock.now();
         match heard {
-            Heard::Time => {
-                desk.tick(now);
-                if look <= now {
-                    look = now + LOOK_EVERY;
-                    desk.look_for_force_file().await;
-                }
-                if due.is_some_and(|due| due <= now) {
-                    desk.hear(Event::DeadlinePassed).await;
-                    assert_moved(Actor::Provisioning.name(), due, desk.machine.deadline(), now);
-                }
-            }
+            Heard::Time => {}
             Heard::News(event) => desk.hear(event).await,
             Heard::Settings => {
                 desk.settings().await;
@@ -203,6 +191,18 @@ pub async fn run(inbox: Inbox, ports: Ports) {
             Heard::Near(done) => desk.near_done(done).await,
             Heard::Phone(visit) => desk.phone(visit).await,
             Heard::Forced => desk.forced().await,
+        }
+        // After each turn, not only after one that time began: visitors without a pause hold up nothing that is due.
+        let now = clock.now();
+        desk.tick(now);
+        if look <= now {
+            look = now + LOOK_EVERY;
+            desk.look_for_force_file().await;
+        }
+        let due = desk.machine.deadline().filter(|due| *due <= now);
+        if due.is_some() {
+            desk.hear(Event::DeadlinePassed).await;
+            assert_moved(Actor::Provisioning.name(), due, desk.machine.deadline(), now);
         }
         desk.show();
         desk.publish();

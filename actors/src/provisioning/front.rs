@@ -14,7 +14,7 @@ use api::device_config::NetworkSettings;
 
 use super::{
     hotspot,
-    portal::{Answer, CAPTIVE_API_PATH, Permits, Portal, Site},
+    portal::{Answer, Permits, Portal, Site},
     welcome::Welcome,
 };
 use crate::kit::background::{Background, Results};
@@ -85,7 +85,7 @@ impl Front {
                 address: listener.address(),
                 prefix: hotspot.address.1,
                 hotspot: hotspot.ssid.to_string(),
-                captive_api: hotspot.captive_api.is_some(),
+                captive_api: hotspot.captive_api.clone(),
             };
             Portal::new(site, key)
         });
@@ -120,17 +120,9 @@ impl Front {
         }
     }
 
-    /// Whether what is open is what is wanted now. Channel and address stay as they are: a person may be using them.
+    /// Whether what is open is what is wanted now.
     pub(super) fn is_stale(&self, wanted: &Hotspot) -> bool {
-        let Some(open) = &self.hotspot else { return false };
-        let captive_api = wanted.captive_api.as_ref().and(open.captive_api.as_ref().or(wanted.captive_api.as_ref()));
-        let like = Hotspot {
-            channel: open.channel,
-            address: open.address,
-            captive_api: captive_api.cloned(),
-            ..wanted.clone()
-        };
-        *open != like
+        self.hotspot.as_ref().is_some_and(|open| is_stale(open, wanted))
     }
 }
 
@@ -143,15 +135,58 @@ pub(super) fn wanted(
     seen: &[Seen],
     taken: &[Subnet],
 ) -> Option<Hotspot> {
-    let address = hotspot::address(taken);
-    let captive_api = settings.advertise_captive_api.then(|| format!("https://{}{CAPTIVE_API_PATH}", address.0));
+    let all = !settings.disable_captive_portal_redirect;
     Some(Hotspot {
         ssid: hotspot::ssid(&settings.hotspot_prefix, hostname)?,
         password: hotspot::password(settings, serial),
         interface: radio.interface.clone(),
         channel: hotspot::channel(seen),
-        address,
-        names: if settings.disable_captive_portal_redirect { CaptiveNames::Setup } else { CaptiveNames::All },
-        captive_api,
+        address: hotspot::address(taken),
+        names: if all { CaptiveNames::All } else { CaptiveNames::Setup },
+        // Where other names do not lead here, that one does not either.
+        captive_api: settings.advertise_captive_api.as_deref().filter(|_| all).map(str::to_owned),
     })
+}
+
+/// Whether what is open differs from what is wanted now. Channel and address stay as they are: a person may be using them.
+fn is_stale(open: &Hotspot, wanted: &Hotspot) -> bool {
+    *open != Hotspot { channel: open.channel, address: open.address, ..wanted.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use api::device_config::{self, Accepted, CommandLine, Source, Sources};
+
+    use super::*;
+
+    fn settings(more: &str) -> Rc<NetworkSettings> {
+        let url = "https://portal.acme.example/api";
+        let text = format!(r#"{{"network_configuration": {{"advertise_captive_api": "{url}"{more}}}}}"#);
+        let sources = Sources {
+            defaults: Source::Given(text.as_bytes()),
+            cloud: Source::Absent,
+            command_line: CommandLine::default(),
+        };
+        device_config::read(&sources, &Accepted::default()).settings.network
+    }
+
+    #[test]
+    fn a_hotspot_in_use_is_replaced_for_other_settings_and_for_nothing_else() {
+        let radio = Radio { interface: "wlan0".into(), access_point: true, both: true, blocked: None };
+        let here = |settings: &NetworkSettings, taken: &[Subnet]| {
+            wanted(settings, "pump-7", "", &radio, &[], taken).expect("it has a name")
+        };
+        let open = here(&settings(""), &[]);
+        assert_eq!(open.captive_api.as_deref(), Some("https://portal.acme.example/api"));
+        // A cable is plugged in whose network has the same addresses.
+        let beside = here(&settings(""), &[(Ipv4Addr::new(10, 42, 0, 9), 24)]);
+        assert_ne!(open.address, beside.address);
+        assert!(!is_stale(&open, &beside), "nobody who uses it is turned out for that");
+        let renamed = here(&settings(r#", "hotspot_prefix": "acme""#), &[]);
+        assert!(is_stale(&open, &renamed));
+        let quiet = here(&settings(r#", "disable_captive_portal_redirect": true"#), &[]);
+        assert_eq!(quiet.captive_api, None, "a name that does not lead here is not told");
+    }
 }

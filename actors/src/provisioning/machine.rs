@@ -127,6 +127,8 @@ pub enum State {
         begun: bool,
         /// The round has ended.
         ended: bool,
+        /// Visitors have had the radio for long enough: nobody gets it before the round has had its time.
+        held: bool,
     },
 }
 
@@ -178,6 +180,10 @@ pub struct Machine {
     pub(super) forced: Option<Mono>,
     /// When a person did something last.
     pub(super) touched: Option<Mono>,
+    /// Since when the radio has been for visitors, whatever they did with it.
+    pub(super) held_since: Option<Mono>,
+    /// When a visitor had the air listened to last.
+    pub(super) listened: Option<Mono>,
     pub(super) attempt: Option<Attempt>,
     /// A person has seen how it ended.
     pub(super) seen: bool,
@@ -209,6 +215,8 @@ impl Machine {
             has_identity: true,
             forced: None,
             touched: None,
+            held_since: None,
+            listened: None,
             attempt: None,
             seen: false,
             attempts: 0,
@@ -222,11 +230,13 @@ impl Machine {
     /// Whether this may be done at this door now. Asked before [`Machine::step`] hears of it.
     pub fn permits(&self, door: Door, visit: &Visit) -> Result<(), Refused> {
         let trying = matches!(self.state, State::Parting { .. } | State::Clearing { .. } | State::Joining { .. });
+        let known_first = matches!(self.state, State::Retrying { held: true, .. });
         match visit {
             _ if !self.is_open() && door != Door::Console => Err(Refused::Closed),
             Visit::Identity(_) if door == Door::Improv => Err(Refused::NotHere),
             Visit::Identity(_) if self.identity_door() == IdentityDoor::Shut => Err(Refused::IdentityStays),
             Visit::Network(_) | Visit::Identity(_) | Visit::Leave if trying => Err(Refused::Busy),
+            Visit::Network(_) if known_first => Err(Refused::Busy),
             Visit::Came
             | Visit::Touched
             | Visit::Rescan
@@ -269,6 +279,10 @@ impl Machine {
         }
         // A step may make the next one due: an invitation that ends where nothing is in the way of the radio.
         while self.moves(now, &mut effects) {}
+        self.held_since = match self.state {
+            State::Resting | State::Retrying { .. } => None,
+            _ => self.held_since.or(Some(now)),
+        };
         self.keep_doors(now, &mut effects);
         let busy = self.is_busy(now);
         if std::mem::replace(&mut self.busy, busy) != busy {
@@ -296,7 +310,7 @@ impl Machine {
         let hotspot = self.hotspot.deadline(self.wants_hotspot(), self.able.hotspot);
         let bluetooth = self.bluetooth.deadline(self.wants_bluetooth(), self.able.bluetooth);
         let idle = idle.filter(|_| matches!(self.state, State::Inviting { .. }) && self.forced.is_none());
-        [state, hotspot, bluetooth, idle].into_iter().flatten().min()
+        [state, hotspot, bluetooth, idle, self.forced].into_iter().flatten().min()
     }
 
     /// Whether a visitor may come in by any door.
@@ -404,12 +418,14 @@ impl Machine {
         self.rules.any().then(|| since + patience)
     }
 
-    /// When an invitation is over: not while somebody uses it, and not before who asked for it has had his time.
+    /// When an invitation is over: not while somebody uses it, unless that has been for too long, and not before who asked
+    /// for it has had his time.
     pub(super) fn invitation_ends(&self, since: Mono) -> Mono {
         let asked = self.forced.unwrap_or(Mono::BOOT);
         let used = self.idle_at().unwrap_or(Mono::BOOT);
         let ends = if self.is_connected() { Mono::BOOT } else { since + self.rules.retry };
-        ends.max(asked).max(used)
+        let held = self.held_since.unwrap_or(since) + self.rules.held_max();
+        ends.max(asked).max(used).min(held)
     }
 
     /// When who did something last counts as gone.

@@ -28,24 +28,24 @@ pub(super) const SEEN_TAKES: Duration = Duration::from_secs(10);
 pub(super) const RETRYING_MIN: Duration = Duration::from_secs(60);
 /// No pause is longer.
 pub(super) const RETRYING_MAX: Duration = Duration::from_secs(300);
+/// The air is listened to for visitors this often at most: a radio that listens is no good access point.
+const LISTENING_PAUSE: Duration = Duration::from_secs(10);
 
 impl Machine {
     /// A transition that is due now, if there is one.
     pub(super) fn moves(&mut self, now: Mono, effects: &mut Effects) -> bool {
+        // What somebody at the device permitted ends with its time, whoever is still here.
+        self.forced = self.forced.filter(|until| *until > now);
         let (connected, invited) = (self.is_connected(), self.invite_at().is_some_and(|at| at <= now));
         let clear = self.hotspot.is_closed() || !self.able.hotspot;
         let next = match &self.state {
             State::Resting if invited => State::Inviting { since: now },
             State::Resting => return false,
             _ if !self.rules.any() => State::Resting,
-            State::Inviting { .. }
-                if connected && self.forced.is_none_or(|until| until <= now) && !self.is_used(now) =>
-            {
-                State::Resting
-            }
-            State::Inviting { since } if self.invitation_ends(*since) <= now => {
-                State::Retrying { since: now, begun: false, ended: false }
-            }
+            State::Inviting { since } if self.invitation_ends(*since) <= now => match connected {
+                true => State::Resting,
+                false => retrying(now, self.is_used(now)),
+            },
             State::Parting { given, until } if *until <= now => {
                 State::Clearing { given: given.clone(), until: now + CLEARING_TAKES_MAX }
             }
@@ -64,12 +64,12 @@ impl Machine {
                 return self.failed(now, format!("{name} did not answer in time").into());
             }
             State::Showing { until, .. } if *until <= now && connected => State::Resting,
-            State::Showing { until, .. } if *until <= now => State::Retrying { since: now, begun: false, ended: false },
+            State::Showing { until, .. } if *until <= now => retrying(now, false),
             State::Retrying { .. } if connected => State::Resting,
-            State::Retrying { since, begun: false, ended } if clear || *since + CLEARING_TAKES_MAX <= now => {
+            State::Retrying { since, begun: false, ended, held } if clear || *since + CLEARING_TAKES_MAX <= now => {
                 self.rounds += 1;
                 tell(effects, Effect::TryKnown(self.rounds));
-                State::Retrying { since: *since, begun: true, ended: *ended }
+                State::Retrying { since: *since, begun: true, ended: *ended, held: *held }
             }
             State::Retrying { since, ended: true, .. } if *since + RETRYING_MIN <= now => {
                 State::Inviting { since: now }
@@ -82,9 +82,6 @@ impl Machine {
             | State::Showing { .. }
             | State::Retrying { .. } => return false,
         };
-        if matches!(next, State::Resting | State::Retrying { .. }) && self.forced.is_some_and(|until| until <= now) {
-            self.forced = None;
-        }
         if self.state == State::Resting {
             // Somebody else, some other day.
             self.keep_news();
@@ -103,6 +100,7 @@ impl Machine {
 
     pub(super) fn force(&mut self, now: Mono) {
         self.forced = Some(now + self.rules.retry);
+        self.held_since = Some(now);
         if matches!(
             self.state,
             State::Resting | State::Inviting { .. } | State::Showing { .. } | State::Retrying { .. }
@@ -125,7 +123,12 @@ impl Machine {
         }
         match visit {
             Visit::Came | Visit::Touched => {}
-            Visit::Rescan => tell(effects, Effect::Rescan),
+            // Who asks again sees what was heard a moment ago.
+            Visit::Rescan if self.listened.is_some_and(|at| at + LISTENING_PAUSE > now) => {}
+            Visit::Rescan => {
+                self.listened = Some(now);
+                tell(effects, Effect::Rescan);
+            }
             Visit::Network(given) if self.stays() => self.join(now, self.hotspot.is_open(), given, effects),
             Visit::Network(given) => {
                 self.attempts += 1;
@@ -139,7 +142,7 @@ impl Machine {
                 self.touched = None;
                 self.forced = None;
                 self.state = match self.state {
-                    State::Inviting { .. } => State::Retrying { since: now, begun: false, ended: false },
+                    State::Inviting { .. } => retrying(now, false),
                     State::Showing { hotspot, .. } => State::Showing { until: now + PARTING_TAKES, hotspot },
                     ref other => other.clone(),
                 };
@@ -231,6 +234,11 @@ impl Machine {
         }
         tell(effects, Effect::Poke);
     }
+}
+
+/// The doors' own radio is let go of, and everything known is tried.
+const fn retrying(since: Mono, held: bool) -> State {
+    State::Retrying { since, begun: false, ended: false, held }
 }
 
 fn address(link: &Link) -> Option<Rc<str>> {

@@ -4,6 +4,12 @@ use std::time::Duration;
 
 use api::device_config::{Advanced, NetworkSettings};
 
+/// Visitors have the radio for so many periods of `retry_connection_timeout_minutes` or `user_idle_minutes` ...
+const HELD_PERIODS: u32 = 6;
+/// ... and for no longer than this, unless one period is longer. Somebody who types all this time can go on afterwards;
+/// a device whose own network is back cannot wait for a visitor who never goes.
+const HELD_MAX: Duration = Duration::from_secs(60 * 60);
+
 /// The part of the configuration that decides about doors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
@@ -51,6 +57,12 @@ impl Rules {
     #[must_use]
     pub const fn radio(&self) -> bool {
         self.network && self.bluetooth
+    }
+
+    /// How long visitors may keep the device from its own networks.
+    #[must_use]
+    pub fn held_max(&self) -> Duration {
+        (self.retry.max(self.user_idle) * HELD_PERIODS).min(HELD_MAX).max(self.retry)
     }
 
     /// Whether there may be a door.

@@ -4,7 +4,7 @@
 //! [`Key`], a row, a line in `settings.rs` and one in `resolve.rs`.
 
 use super::{
-    limits::{LINE_BYTES_MAX, MINUTES_MAX},
+    limits::{DHCP_OPTION_BYTES_MAX, LINE_BYTES_MAX, MINUTES_MAX},
     versions::URL_BYTES_MAX,
 };
 use crate::brand;
@@ -178,6 +178,8 @@ pub enum Shape {
     Country,
     /// An `http` or `https` URL, or empty.
     WebUrl,
+    /// An `https` URL whose host is a name, or empty: somebody's certificate has to be for it.
+    NamedUrl,
 }
 
 /// Every setting.
@@ -543,10 +545,10 @@ pub static FIELDS: &[Field] = {
         row(
             AdvertiseCaptiveApi,
             &[NETWORK, "advertise_captive_api"],
-            Form::Flag,
-            Flag(false),
+            Form::Text { min: 0, max: DHCP_OPTION_BYTES_MAX, shape: Shape::NamedUrl },
+            Unset,
             OnlyManufacturer,
-            "Announces the portal by the DHCP option of RFC 8910.",
+            "Announced to phones by the DHCP option of RFC 8910 as the API of RFC 8908, which the page's port answers at this host and path. For who has a certificate for that name that phones trust, and puts it in front of that port. Unset or empty: not announced.",
         ),
         row(
             Improv,

@@ -43,6 +43,9 @@ pub(super) fn allowed(form: Form) -> String {
         Form::Text { min: 0, max, shape: Shape::WebUrl } => {
             format!("an http or https URL of at most {max} bytes, or empty")
         }
+        Form::Text { max, shape: Shape::NamedUrl, .. } => {
+            format!("an https URL of at most {max} bytes whose host is a name and no address, or empty")
+        }
         Form::Text { max, shape: Shape::WebUrl, .. } => format!("an http or https URL of at most {max} bytes"),
         Form::Text { max, shape: Shape::Interface, .. } => {
             format!("an interface name of at most {max} bytes without blanks and slashes, or empty")
@@ -145,7 +148,19 @@ fn has_shape(text: &str, shape: Shape) -> bool {
         }
         Shape::Country => text.is_empty() || (text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_uppercase())),
         Shape::WebUrl => text.is_empty() || is_web_url(text),
+        Shape::NamedUrl => text.is_empty() || is_web_url(text) && has_name(text),
     }
+}
+
+/// Whether an https URL names its host, so that there can be a certificate for it that strangers trust.
+fn has_name(url: &str) -> bool {
+    let Some(rest) = url.strip_prefix("https://") else { return false };
+    let host = rest.split(['/', '?', ':']).next().unwrap_or_default();
+    let last = host.rsplit('.').next().unwrap_or_default();
+    let named = host.contains('.') && last.bytes().any(|byte| byte.is_ascii_alphabetic());
+    // It is written into another program's file.
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/?&=%+".contains(&byte);
+    named && !host.starts_with('.') && url.bytes().all(plain)
 }
 
 /// A list of at most `limit` values, each read by `item`; one bad value refuses the list, because order has a meaning.

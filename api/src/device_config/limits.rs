@@ -22,5 +22,7 @@ pub const COMPLAINTS_MAX: usize = 32;
 pub const COMPLAINT_BYTES_MAX: usize = 256;
 /// Names and texts which are one line on a screen.
 pub const LINE_BYTES_MAX: usize = 128;
+/// What one option of DHCP can hold.
+pub const DHCP_OPTION_BYTES_MAX: usize = 255;
 /// A year: longer than anybody waits, short enough that no arithmetic overflows.
 pub const MINUTES_MAX: i64 = 525_600;

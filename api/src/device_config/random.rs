@@ -206,6 +206,9 @@ impl Random {
                 self.of(&numbers).unwrap_or(0).to_string()
             }
             Form::Text { shape: Shape::Country, .. } => text(self.of(&["", "DE", "US"]).unwrap_or("")),
+            Form::Text { shape: Shape::NamedUrl, .. } => {
+                text(self.of(&["https://a.example/b", "https://c", ""]).unwrap_or(""))
+            }
             Form::Text { shape: Shape::WebUrl, .. } => text(self.of(&["http://a/b", "https://c", ""]).unwrap_or("")),
             Form::Text { min, max, .. } => {
                 let length = self.of(&[min, max, max + 1, 5, 12]).unwrap_or(1);

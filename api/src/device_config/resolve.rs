@@ -113,7 +113,7 @@ pub(super) fn settings(accepted: &Accepted, command_line: CommandLine, complaint
         wifi_country: merged.text_if_any(Key::WifiCountry),
         connectivity_check_url: merged.text_if_any(Key::ConnectivityCheckUrl),
         allow_identity_change: merged.flag(Key::AllowIdentityChange),
-        advertise_captive_api: merged.flag(Key::AdvertiseCaptiveApi),
+        advertise_captive_api: merged.text_if_any(Key::AdvertiseCaptiveApi),
         improv: merged.flag(Key::Improv),
         improv_needs_presence: merged.flag(Key::ImprovNeedsPresence),
     };

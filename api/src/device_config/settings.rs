@@ -145,8 +145,8 @@ pub struct NetworkSettings {
     pub connectivity_check_url: Option<Box<str>>,
     /// A device that has an identity accepts another one at a door.
     pub allow_identity_change: bool,
-    /// The hotspot announces its portal by the DHCP option of RFC 8910.
-    pub advertise_captive_api: bool,
+    /// Announced by the DHCP option of RFC 8910: `https://portal.acme.example/api`, where the page's port answers RFC 8908.
+    pub advertise_captive_api: Option<Box<str>>,
     /// The Improv service is offered over Bluetooth.
     pub improv: bool,
     /// Improv needs somebody at the device.

@@ -79,7 +79,7 @@ fn nothing_said_means_the_built_in_values() {
         wifi_country: None,
         connectivity_check_url: None,
         allow_identity_change: false,
-        advertise_captive_api: false,
+        advertise_captive_api: None,
         improv: false,
         improv_needs_presence: true,
     };
@@ -117,7 +117,7 @@ fn every_field_is_read() {
             "retry_connection_timeout_minutes": 20, "turn_on_hotspot_if_wifi_has_no_internet": true,
             "user_idle_minutes": 7, "wifi_power_save": false, "wifi_country": "DE",
             "connectivity_check_url": "http://example.com/check", "allow_identity_change": true,
-            "hotspot_password_secret": "0123456789abcdef", "advertise_captive_api": true, "improv": true,
+            "hotspot_password_secret": "0123456789abcdef", "advertise_captive_api": "https://portal.acme.example/api", "improv": true,
             "improv_needs_presence": false
         },
         "additional_networks": {
@@ -190,7 +190,7 @@ fn every_field_is_read() {
         wifi_country: Some("DE".into()),
         connectivity_check_url: Some("http://example.com/check".into()),
         allow_identity_change: true,
-        advertise_captive_api: true,
+        advertise_captive_api: Some("https://portal.acme.example/api".into()),
         improv: true,
         improv_needs_presence: false,
     };
@@ -504,6 +504,32 @@ fn each_bad_value_is_named_with_what_is_allowed() {
             let across_fields = &*complaint.path == "network_configuration.device_reboot_after_offline_minutes";
             assert!(complaint.position.is_some_and(|position| position.line == 1) || across_fields, "{complaint:?}");
         }
+    }
+}
+
+/// RFC 8908 asks for a certificate, and nobody is given one for an address.
+#[test]
+fn the_captive_api_is_a_name_by_https() {
+    let table = [
+        (r#""https://portal.acme.example/api""#, true),
+        (r#""https://portal.acme.example:8443/a?b=c""#, true),
+        (r#""""#, true),
+        ("true", false),
+        (r#""http://portal.acme.example/api""#, false),
+        (r#""https://10.42.0.1/api""#, false),
+        (r#""https://[2001:db8::1]/api""#, false),
+        (r#""https://portal/api""#, false),
+        (r#""https://user@portal.acme.example/""#, false),
+        (r#""https://portal.acme.example/a,b""#, false),
+        (r#""https://portal.acme.example/a#b""#, false),
+        (r#""https://portal.acme.example/\\""#, false),
+    ];
+    for (value, good) in table {
+        let document = format!(r#"{{"network_configuration": {{"advertise_captive_api": {value}}}}}"#);
+        let said: Vec<_> = check(document.as_bytes(), Origin::Defaults).iter().map(Complaint::to_string).collect();
+        let allowed = "an https URL of at most 255 bytes whose host is a name and no address, or empty";
+        let refused = said.len() == 1 && said[0].contains("advertise_captive_api") && said[0].ends_with(allowed);
+        assert_eq!((said.is_empty(), refused), (good, !good), "{value}: {said:?}");
     }
 }
 

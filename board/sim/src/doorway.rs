@@ -8,13 +8,14 @@ use std::{
     collections::VecDeque,
     future::poll_fn,
     io,
+    net::IpAddr,
     rc::Rc,
     task::{Poll, Waker},
 };
 
 use async_trait::async_trait;
 use board::doorway::{
-    BODY_BYTES_MAX, Doorway, DoorwayError, Knock, Open, Request, Response, SocketAddrV4, VISITORS_MAX,
+    BODY_BYTES_MAX, Doorway, DoorwayError, EACH_MAX, Knock, Open, Request, Response, SocketAddrV4, VISITORS_MAX,
 };
 
 use crate::power::Alive;
@@ -60,8 +61,8 @@ struct Hall {
     address: Option<SocketAddrV4>,
     waiting: VecDeque<(Request, Exchange)>,
     listener: Option<Waker>,
-    /// Connections that are open.
-    inside: usize,
+    /// Whose connections are open.
+    inside: Vec<IpAddr>,
     /// Rises with each opening: who came before is not let in by the next.
     opening: u64,
 }
@@ -85,11 +86,13 @@ impl SimDoorway {
         assert!(request.body.len() <= BODY_BYTES_MAX, "the port does not let this pass");
         let exchange = Exchange::default();
         let mut hall = self.hall.borrow_mut();
-        if hall.address.is_none() || hall.inside >= VISITORS_MAX {
+        let whose = request.visitor.ip();
+        let his = hall.inside.iter().filter(|one| **one == whose).count();
+        if hall.address.is_none() || hall.inside.len() >= VISITORS_MAX || his >= EACH_MAX {
             exchange.end(Answer::Refused);
             return exchange;
         }
-        hall.inside += 1;
+        hall.inside.push(whose);
         hall.waiting.push_back((request, exchange.clone()));
         if let Some(listener) = hall.listener.take() {
             listener.wake();
@@ -122,7 +125,7 @@ impl SimDoorway {
     fn close(&self) {
         let mut hall = self.hall.borrow_mut();
         hall.address = None;
-        hall.inside = 0;
+        hall.inside.clear();
         hall.opening += 1;
         hall.listener = None;
         for (_, exchange) in hall.waiting.drain(..) {
@@ -204,7 +207,10 @@ impl Drop for Visitor {
         self.exchange.end(Answer::CutOff);
         let mut hall = self.doorway.hall.borrow_mut();
         if hall.opening == self.opening {
-            hall.inside = hall.inside.saturating_sub(1);
+            let whose = self.request.visitor.ip();
+            if let Some(at) = hall.inside.iter().position(|one| *one == whose) {
+                hall.inside.swap_remove(at);
+            }
         }
     }
 }

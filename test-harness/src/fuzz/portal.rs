@@ -107,7 +107,12 @@ fn sound(answer: &Answer, secret: bool) -> Result<(), String> {
 
 pub(super) fn round(random: &Random) -> Result<(), String> {
     let address = "10.42.0.1:80".parse().map_err(|_| "an address")?;
-    let site = Site { address, prefix: 24, hotspot: EVIL.into(), captive_api: random.chance(50) };
+    let site = Site {
+        address,
+        prefix: 24,
+        hotspot: EVIL.into(),
+        captive_api: random.chance(50).then(|| format!("https://{EVIL}/api")),
+    };
     let mut portal = Portal::new(site, [random.any().to_le_bytes()[0]; 32]);
     let welcome = welcome(random);
     let permits = |_: Door, _: &Visit| Ok(());

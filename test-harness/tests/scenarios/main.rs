@@ -33,6 +33,7 @@ mod shutting_down;
 mod starts_that_never_end;
 mod updates;
 mod updates_that_fail;
+mod visitors;
 mod waiting_for_updates;
 
 use std::time::Duration;

@@ -16,16 +16,16 @@ use test_harness::world::{
     seconds,
 };
 
-const PSK: &str = "correct horse";
-const OTHER: &str =
+pub(crate) const PSK: &str = "correct horse";
+pub(crate) const OTHER: &str =
     r#"{"cloud": {"app_address": "https://thief.example.com", "id": "stolen", "secret": "planted-thief"}}"#;
 
-fn credentials() -> String {
+pub(crate) fn credentials() -> String {
     json!({"cloud": {"app_address": factory::SERVER, "id": cloud::PART_ID, "secret": cloud::SECRET}}).to_string()
 }
 
 /// A device with one radio and no network at all; a home network is in the air.
-fn device(seed: u64, both: bool, has_identity: bool) -> World {
+pub(crate) fn device(seed: u64, both: bool, has_identity: bool) -> World {
     let mut world = World::new(Seed(seed));
     world.board.networks.install();
     world.board.networks.plug_radio("wlan0", both);
@@ -48,17 +48,17 @@ fn device(seed: u64, both: bool, has_identity: bool) -> World {
 }
 
 #[track_caller]
-fn assert_hotspot(world: &mut World, within: Duration) {
+pub(crate) fn assert_hotspot(world: &mut World, within: Duration) {
     let open = world.run_until(within, |hands| hands.board.doorway.address().is_some());
     assert!(open, "no hotspot\n{}", world.chronicle.tail(40));
 }
 
 #[track_caller]
-fn phone(world: &World) -> Phone {
+pub(crate) fn phone(world: &World) -> Phone {
     world.phone(20, &world.label()).expect("the label is right")
 }
 
-fn online(hands: &Hands) -> bool {
+pub(crate) fn online(hands: &Hands) -> bool {
     hands.board.networks.joined().is_some() && hands.cloud.report().is_some()
 }
 

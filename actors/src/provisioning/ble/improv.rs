@@ -198,7 +198,9 @@ impl Improv {
             }
             Some(SCAN) => {
                 self.answer(networks(welcome));
-                Ok(Some(Visit::Rescan))
+                // Who may not give a network here may read what is heard anyway, and neither keeps a door open by it nor
+                // the radio busy.
+                Ok(self.authorized().then_some(Visit::Rescan))
             }
             _ => self.refuse(Trouble::UnknownCommand),
         }

@@ -618,7 +618,7 @@ fn improv_waits_for_a_person() {
     assert_eq!(state(&mut session), 1);
     assert_eq!(raw(&mut session, "command", &unhex(IMPROV_WIFI)), Ok(vec![]), "the standard tells errors by a value");
     assert_eq!(Read::all(&mut session).get("error"), [4]);
-    assert_eq!(raw(&mut session, "command", &unhex(IMPROV_SCAN)), Ok(vec![Visit::Rescan]), "asking is free");
+    assert_eq!(raw(&mut session, "command", &unhex(IMPROV_SCAN)), Ok(vec![]), "asking is free, and is no visit");
     session.present(NOW);
     assert_eq!(state(&mut session), 2);
     assert_eq!(session.deadline(), Some(NOW + Duration::from_secs(60)));

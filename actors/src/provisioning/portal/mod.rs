@@ -31,9 +31,6 @@ use super::{
     welcome::Welcome,
 };
 
-/// Where the API of RFC 8908 is, below the address of the page. Told to phones only when a manufacturer wants it:
-/// phones believe it only by https with a certificate that they trust, which must then stand in front of this port.
-pub const CAPTIVE_API_PATH: &str = "/captive-portal/api";
 /// Visitors who are remembered for having come; one more and the first is forgotten and may come again.
 const CAME_MAX: usize = 16;
 
@@ -46,8 +43,9 @@ pub struct Site {
     pub prefix: u8,
     /// The hotspot's name, for the sentence "join it again".
     pub hotspot: String,
-    /// The manufacturer wants [`CAPTIVE_API_PATH`] answered.
-    pub captive_api: bool,
+    /// Where phones are told that the API of RFC 8908 is: `https://portal.acme.example/api`. They believe it only by https
+    /// with a certificate that they trust; what has that stands in front of this port and passes the name on.
+    pub captive_api: Option<String>,
 }
 
 /// What is answered, and what the visitor did, in order. Do first, then answer: the next request shows the outcome.

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use board::doorway::{Request, Response};
 
 use super::{
-    Answer, CAPTIVE_API_PATH, Permits, Portal, Visits,
+    Answer, Permits, Portal, Visits,
     forms::Form,
     grpc,
     html::{self, Problem, Typed, View},
@@ -53,6 +53,9 @@ pub(super) fn answer(portal: &mut Portal, request: &Request, welcome: &Welcome, 
         let free = probe.free().filter(|_| html::is_done(welcome));
         return only(free.unwrap_or_else(|| portal.to_the_page()));
     }
+    if looks && portal.site.captive_api.as_ref().is_some_and(|url| is_at(url, &host, path)) {
+        return only(portal.captive_api(welcome));
+    }
     if !ours {
         return only(if looks { portal.to_the_page() } else { text(421, "nobody of that name is here") });
     }
@@ -68,7 +71,6 @@ pub(super) fn answer(portal: &mut Portal, request: &Request, welcome: &Welcome, 
     match (&*request.method, path) {
         ("GET" | "HEAD", "/") => portal.page(&asked),
         ("GET" | "HEAD", "/state") => only(portal.shown(&View::plain(portal, &asked), 200, true)),
-        ("GET" | "HEAD", CAPTIVE_API_PATH) if portal.site.captive_api => only(portal.captive_api(welcome)),
         ("GET" | "HEAD", _) if asked.by_person => only(portal.to_the_page()),
         ("GET" | "HEAD", _) => only(text(404, "there is one page here: /")),
         ("POST", _) => portal.form(&asked, path, permits),
@@ -92,6 +94,15 @@ fn address(request: &Request) -> (String, &str) {
     let host = host.rsplit_once(':').map_or(host, |(name, _)| name);
     let path = path.split('?').next().unwrap_or_default();
     (host.trim_end_matches('.').to_ascii_lowercase(), if path.is_empty() { "/" } else { path })
+}
+
+/// Whether this https URL is at this host and path.
+fn is_at(url: &str, host: &str, path: &str) -> bool {
+    let rest = url.strip_prefix("https://").unwrap_or_default();
+    let (authority, rest) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let name = authority.split(':').next().unwrap_or_default();
+    let wanted = rest.split('?').next().unwrap_or_default();
+    host.eq_ignore_ascii_case(name) && path == if wanted.is_empty() { "/" } else { wanted }
 }
 
 const fn only(response: Response) -> Answer {

@@ -60,7 +60,7 @@ fn done() -> Welcome {
 
 fn portal() -> Portal {
     let address: SocketAddrV4 = "10.42.0.1:80".parse().unwrap();
-    Portal::new(Site { address, prefix: 24, hotspot: "acme-arm".into(), captive_api: false }, [7; 32])
+    Portal::new(Site { address, prefix: 24, hotspot: "acme-arm".into(), captive_api: None }, [7; 32])
 }
 
 /// A request as a browser sends it; `headers` come on top.
@@ -301,9 +301,19 @@ fn every_other_name_is_sent_to_ours() {
 
 #[test]
 fn the_captive_api_is_there_when_it_is_wanted() {
-    let site = Site { captive_api: true, ..portal().site };
-    let mut portal = Portal::new(site, [0; 32]);
-    let request = asks("GET", CAPTIVE_API_PATH, &[("accept", "application/captive+json")], "");
+    let url = "https://Portal.acme.example:443/api?v=1";
+    let mut portal = Portal::new(Site { captive_api: Some(url.into()), ..portal().site }, [0; 32]);
+    let asked = |host: &str, path: &str| {
+        let mut request = asks("GET", path, &[("accept", "application/captive+json")], "");
+        request.headers.retain(|(name, _)| name != "host");
+        request.headers.push(("host".into(), host.into()));
+        request
+    };
+    for (host, path) in [("portal.acme.example", "/other"), ("elsewhere.example", "/api")] {
+        let other = portal.answer(&asked(host, path), &welcome(), &anything).response;
+        assert_eq!(other.status, 302, "{host}{path}");
+    }
+    let request = asked("portal.acme.example", "/api?v=1");
     let before = portal.answer(&request, &welcome(), &anything).response;
     assert_eq!(body(&before), r#"{"captive":true,"user-portal-url":"http://10.42.0.1/"}"#);
     assert_eq!(header(&before, "Content-Type"), Some("application/captive+json"));

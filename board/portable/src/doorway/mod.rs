@@ -2,7 +2,8 @@
 //!
 //! One task accepts and one serves each connection. A connection on which nothing is said costs its task and a place in
 //! the reactor, no buffer. When all places are taken, the one that has been silent for longest makes room: browsers open
-//! connections in advance and hold them. Only when all of them are busy is a newcomer turned away.
+//! connections in advance and hold them. The same holds for the places of one visitor, who never gets all of them. Only
+//! when all are busy is a newcomer turned away.
 
 mod message;
 mod session;
@@ -13,7 +14,7 @@ mod tests;
 use std::{
     cell::Cell,
     io::{self, Read as _, Write as _},
-    net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream},
+    net::{IpAddr, SocketAddr, SocketAddrV4, TcpListener, TcpStream},
     rc::Rc,
     time::Duration,
 };
@@ -21,7 +22,7 @@ use std::{
 use async_trait::async_trait;
 use board::{
     Clock, Mono,
-    doorway::{Doorway, DoorwayError, Knock, Open, Request, Response, VISITORS_MAX},
+    doorway::{Doorway, DoorwayError, EACH_MAX, Knock, Open, Request, Response, VISITORS_MAX},
 };
 use smol::{
     Async, LocalExecutor, Task,
@@ -111,6 +112,13 @@ impl Knock for Asked {
 /// Since when a connection has been silent; `None` while it is served.
 type Silent = Rc<Cell<Option<Mono>>>;
 
+/// One connection.
+struct Inside {
+    whose: IpAddr,
+    task: Task<()>,
+    silent: Silent,
+}
+
 struct Room {
     executor: Rc<LocalExecutor<'static>>,
     clock: Rc<dyn Clock>,
@@ -119,7 +127,7 @@ struct Room {
 
 impl Room {
     async fn accept(self, listener: Async<TcpListener>) {
-        let mut visitors: Vec<(Task<()>, Silent)> = Vec::with_capacity(VISITORS_MAX);
+        let mut inside: Vec<Inside> = Vec::with_capacity(VISITORS_MAX);
         loop {
             let (stream, visitor) = match listener.accept().await {
                 Ok(accepted) => accepted,
@@ -130,15 +138,19 @@ impl Room {
                     continue;
                 }
             };
-            visitors.retain(|(task, _)| !task.is_finished());
-            if visitors.len() >= VISITORS_MAX {
-                let silent = visitors.iter().enumerate().filter_map(|(at, (_, silent))| Some((silent.get()?, at)));
+            inside.retain(|one| !one.task.is_finished());
+            let whose = visitor.ip();
+            let his = |one: &Inside| one.whose == whose;
+            let too_many = inside.iter().filter(|one| his(one)).count() >= EACH_MAX;
+            if too_many || inside.len() >= VISITORS_MAX {
+                let these = inside.iter().enumerate().filter(|(_, one)| !too_many || his(one));
+                let silent = these.filter_map(|(at, one)| Some((one.silent.get()?, at)));
                 let Some((_, longest)) = silent.min() else {
                     turn_away(&stream);
                     continue;
                 };
                 // Dropping the task closes its connection.
-                drop(visitors.swap_remove(longest));
+                drop(inside.swap_remove(longest));
             }
             let silent: Silent = Rc::new(Cell::new(Some(self.clock.now())));
             let session = session::Session {
@@ -148,7 +160,7 @@ impl Room {
                 knocks: self.knocks.clone(),
                 silent: Rc::clone(&silent),
             };
-            visitors.push((self.executor.spawn(session.serve()), silent));
+            inside.push(Inside { whose, task: self.executor.spawn(session.serve()), silent });
         }
     }
 }

@@ -68,6 +68,16 @@ async fn call(address: SocketAddrV4) -> Stream {
     Async::<TcpStream>::connect(SocketAddr::V4(address)).await.unwrap()
 }
 
+/// The same as another phone: its address ends in this number.
+async fn call_as(phone: usize, address: SocketAddrV4) -> Stream {
+    let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None).unwrap();
+    let phone = Ipv4Addr::new(127, 0, 1, u8::try_from(phone).unwrap());
+    rustix::net::bind(&socket, &SocketAddrV4::new(phone, 0)).unwrap();
+    // On loopback it is there at once.
+    rustix::net::connect(&socket, &address).unwrap();
+    Async::new(TcpStream::from(socket)).unwrap()
+}
+
 /// Everything until the other side closes.
 async fn rest(stream: &mut Stream) -> String {
     let mut bytes = Vec::new();
@@ -97,7 +107,10 @@ async fn one(stream: &mut Stream) -> String {
 
 /// Says it all and nothing more, and reads until the end.
 async fn say(address: SocketAddrV4, words: &[u8]) -> String {
-    let mut stream = call(address).await;
+    say_over(call(address).await, words).await
+}
+
+async fn say_over(mut stream: Stream, words: &[u8]) -> String {
     // Who is refused early may be let go before everything was said.
     let _ = stream.write_all(words).await;
     let _ = stream.get_ref().shutdown(std::net::Shutdown::Write);
@@ -331,8 +344,8 @@ fn who_is_silent_makes_room_and_who_is_served_does_not() {
         let open = house.open().await;
         let mut streams = Vec::new();
         let mut knocks = Vec::new();
-        for _ in 0..VISITORS_MAX {
-            let mut stream = call(open.address()).await;
+        for visitor in 0..VISITORS_MAX {
+            let mut stream = call_as(visitor / EACH_MAX, open.address()).await;
             stream.write_all(GET).await.unwrap();
             knocks.push(open.next().await);
             streams.push(stream);
@@ -358,6 +371,41 @@ fn who_is_silent_makes_room_and_who_is_served_does_not() {
         other.write_all(GET).await.unwrap();
         let (_, text) = future::zip(async { answer(open.next().await, 200).await }, one(&mut other)).await;
         assert!(text.starts_with("HTTP/1.1 200"), "it was left alone");
+    });
+}
+
+#[test]
+fn nobody_fills_the_room_alone() {
+    let house = House::new();
+    house.run(async {
+        let open = house.open().await;
+        let (mut rude, mut knocks) = (Vec::new(), Vec::new());
+        for _ in 0..EACH_MAX {
+            let mut stream = call_as(1, open.address()).await;
+            stream.write_all(GET).await.unwrap();
+            knocks.push(open.next().await);
+            rude.push(stream);
+        }
+        for _ in 0..VISITORS_MAX {
+            let mut another = call_as(1, open.address()).await;
+            let _ = another.write_all(GET).await;
+            assert!(rest(&mut another).await.starts_with("HTTP/1.1 503"));
+        }
+        let mut guest = call_as(2, open.address()).await;
+        guest.write_all(GET).await.unwrap();
+        let (_, text) = future::zip(async { answer(open.next().await, 200).await }, one(&mut guest)).await;
+        assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+        // One of his that is silent makes room for his next one, and nobody else's does.
+        let (_, text) = future::zip(answer(knocks.remove(0), 200), one(&mut rude[0])).await;
+        assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+        let mut another = call_as(1, open.address()).await;
+        another.write_all(GET).await.unwrap();
+        let (_, text) = future::zip(async { answer(open.next().await, 200).await }, one(&mut another)).await;
+        assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+        assert_eq!(rest(&mut rude[0]).await, "");
+        guest.write_all(GET).await.unwrap();
+        let (_, text) = future::zip(async { answer(open.next().await, 200).await }, one(&mut guest)).await;
+        assert!(text.starts_with("HTTP/1.1 200"), "{text}");
     });
 }
 
@@ -421,9 +469,9 @@ fn a_hundred_visitors_at_once_are_served_or_told() {
     house.run(async {
         let open = house.echo().await;
         let visits: Vec<_> = (0..100)
-            .map(|_| {
+            .map(|phone| {
                 let address = open.address();
-                house.executor.spawn(async move { say(address, GET).await })
+                house.executor.spawn(async move { say_over(call_as(phone, address).await, GET).await })
             })
             .collect();
         let mut served = 0;

@@ -36,7 +36,7 @@ const ASKING: usize = 8;
 /// Before counting.
 const WARM_UP: Duration = Duration::from_millis(300);
 /// Silent connections whose memory is counted: as many as the door takes, less the first.
-const SILENT: usize = board::doorway::VISITORS_MAX - 1;
+const SILENT: usize = board::doorway::EACH_MAX - 1;
 
 /// What was asked for.
 struct Asked {
