@@ -94,6 +94,10 @@ pub struct Serve {
     /// Refuse CreateOrganization: only `init` on this server makes organizations.
     #[arg(long)]
     pub no_new_organizations: bool,
+    /// Go on with the present server.key although the database was used with another one. For a key that is lost: tokens
+    /// end, and stored secrets of parts and locations cannot be read any more.
+    #[arg(long)]
+    pub new_key: bool,
     /// When ready, print one line of JSON {"url", "address"} instead of a sentence.
     #[arg(long)]
     pub json: bool,

@@ -1,8 +1,8 @@
 //! Which configurations changed since they were composed.
 //!
-//! A composed configuration is kept with the numbers it was made under; it is good while they have not moved. A change
-//! calls `part` or `fragment` after its commit and before its answer, so an operator who saw the answer also sees every
-//! later device call use the new configuration.
+//! A composed configuration is kept with the numbers it was made under; it is good while they have not moved. They move
+//! when news of a change is heard (`memory.rs`): on the server that changed it before the answer goes out, so an operator
+//! who saw the answer also sees every later device call there use the new configuration.
 
 use std::{
     collections::HashMap,

@@ -5,17 +5,8 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::sync::{Semaphore, watch};
 
 use crate::{
-    artifacts::Artifacts,
-    authn::Authn,
-    authz::{Ancestry, Authz},
-    changes::Changes,
-    clock::Clock,
-    edge::metrics::Metrics,
-    logs::Logs,
-    presence::Presence,
-    releases,
-    services::configuration::Configurations,
-    store::Store,
+    artifacts::Artifacts, authn::Authn, authz::Authz, changes::Changes, clock::Clock, edge::metrics::Metrics,
+    logs::Logs, memory::Memory, presence::Presence, releases, services::configuration::Configurations, store::Store,
 };
 
 /// Handed to every operation. Made in `wiring.rs`.
@@ -26,12 +17,12 @@ pub struct Context {
     pub authn: Authn,
     /// May they.
     pub authz: Authz,
-    /// What lies inside what; told when that changes.
-    pub ancestry: Arc<Ancestry>,
+    /// What of the database is remembered, and forgotten when it changes.
+    pub memory: Arc<Memory>,
     /// Which devices are there.
-    pub presence: Presence,
+    pub presence: Arc<Presence>,
     /// Which configurations have to be composed again.
-    pub changes: Changes,
+    pub changes: Arc<Changes>,
     /// What devices said.
     pub logs: Logs,
     /// Answers to devices that are still good.
@@ -46,6 +37,8 @@ pub struct Context {
     pub uploads: Semaphore,
     /// The bytes of uploads.
     pub artifacts: Arc<dyn Artifacts>,
+    /// Of this run of this server, among those that share the database.
+    pub server: String,
     /// The time.
     pub clock: Clock,
     /// What was done, counted.

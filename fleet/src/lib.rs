@@ -24,6 +24,7 @@ pub mod install;
 pub mod invitation;
 pub mod limits;
 pub mod logs;
+pub mod memory;
 pub mod operations;
 pub mod people;
 pub mod presence;

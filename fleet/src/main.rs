@@ -85,9 +85,12 @@ impl From<StartError> for Failure {
         let code = match &why {
             StartError::Port(ServeError::InUse { .. } | ServeError::Listen { .. }) => exit::PORT,
             StartError::Database(OpenError::Newer { .. }) => exit::NEWER,
-            StartError::Folder { .. } | StartError::Foreign { .. } | StartError::Database(_) | StartError::Key(_) => {
-                exit::FOLDER
-            }
+            StartError::Folder { .. }
+            | StartError::Foreign { .. }
+            | StartError::Database(_)
+            | StartError::Key(_)
+            | StartError::OtherKey { .. }
+            | StartError::Lost(_) => exit::FOLDER,
             _ => exit::FAILED,
         };
         Self::new(code, &why)
@@ -117,6 +120,7 @@ fn serve(serve: Serve) -> Result<(), Failure> {
         check_every: Duration::from_secs(serve.check_seconds),
         log_limits: Limits::new(serve.log_days, serve.log_megabytes_per_part, serve.log_megabytes),
         organizations_are_open: !serve.no_new_organizations,
+        new_key: serve.new_key,
         durability: if serve.durable { Durability::PowerCut } else { Durability::ProcessDeath },
         ..place
     };
@@ -146,7 +150,7 @@ fn initialise(options: Init) -> Result<(), Failure> {
     let place = options_of(options.place)?;
     runtime()?.block_on(async {
         let (_stop, draining) = watch::channel(false);
-        let context = wiring::context(&place, None, draining)?;
+        let context = wiring::context(&place, None, draining).await?;
         let created = init::organization(&context, &options.org, &options.email).await;
         let created = created.map_err(|why| Failure::new(exit::FAILED, &why))?;
         let text = match options.json {
@@ -170,7 +174,7 @@ fn user(command: User) -> Result<(), Failure> {
     let place = options_of(output.place.clone())?;
     let text = runtime()?.block_on(async {
         let (_stop, draining) = watch::channel(false);
-        let context = wiring::context(&place, None, draining)?;
+        let context = wiring::context(&place, None, draining).await?;
         let issued = match command {
             User::Add { email, org, role, .. } => {
                 people::add(&context, &email, org.as_deref().map(|org| (org, role.into()))).await

@@ -145,12 +145,9 @@ pub async fn accept(context: &Context, secret: &str, from: IpAddr) -> Result<Opt
         };
         invites::accept(tx, &caller, &invite, &user, now)?;
         let waiting = Waiting { organization, email: invite.email };
-        Ok(Some((user, Accepted { waiting, issued })))
+        Ok(Some(Accepted { waiting, issued }))
     });
-    Ok(accepted.await?.map(|(user, accepted)| {
-        context.authn.forget_identities(&[user]);
-        accepted
-    }))
+    accepted.await
 }
 
 /// Somebody's key was used to sign in: they are shown as having been here, and invitations that waited for that are
@@ -165,19 +162,16 @@ pub async fn signed_in(context: &Context, key: &str, caller: &Caller) -> Result<
         Ok((long_ago || waits).then_some(user))
     });
     let Some(user) = looked.await? else { return Ok(()) };
-    let (id, caller) = (user.id.clone(), caller.clone());
+    let caller = caller.clone();
     let written = context.store.write::<_, Refusal>(move |tx| {
         users::store_login(tx, &user.id, now)?;
         let waiting: Vec<Stored> = invites::without_link(tx, &user.email)?;
         for invite in &waiting {
             invites::accept(tx, &caller, invite, &user.id, now)?;
         }
-        Ok(!waiting.is_empty())
+        Ok(())
     });
-    if written.await? {
-        context.authn.forget_identities(&[id]);
-    }
-    Ok(())
+    written.await
 }
 
 /// One more key of a person.

@@ -1,7 +1,8 @@
 //! When each part last spoke.
 //!
 //! A check-in is a store into memory. Once a second everything new goes to the database in one commit, so that other
-//! servers and the next start know it too: a thousand devices cost one commit, not a thousand.
+//! servers and the next start know it too: a thousand devices cost one commit, not a thousand. Where several servers
+//! heard a device, the latest counts: what is stored never goes back, and whoever asks takes the later of both.
 
 use std::{
     collections::HashMap,
@@ -76,7 +77,7 @@ impl Presence {
     }
 
     /// Writes what is new; returns how many parts that were.
-    pub async fn write_down(&self, store: &Store) -> Result<usize, DbError> {
+    pub async fn write_down(&self, store: &Store, now: Millis) -> Result<usize, DbError> {
         let new: Vec<(Arc<str>, Millis)> = match self.parts.read() {
             Ok(parts) => parts
                 .iter()
@@ -91,7 +92,9 @@ impl Presence {
         }
         let written = new.clone();
         store
-            .write(move |tx| written.iter().try_for_each(|(part, at)| parts::store_last_access(tx, part, *at)))
+            .write(move |tx| {
+                written.iter().try_for_each(|(part, at)| parts::store_last_access(tx, part, *at, now + LIVE_WITHIN))
+            })
             .await?;
         if let Ok(parts) = self.parts.read() {
             for (part, at) in &new {

@@ -16,18 +16,18 @@ use tokio::{
 
 use crate::{
     artifacts::{self, sweep},
-    authn::{Authn, KeyFileError},
-    authz::{Ancestry, Authz},
-    changes::Changes,
+    authn::{Authn, KEY_FILE, KeyFileError},
+    authz::Authz,
     clock::Clock,
     context::Context,
     edge::{self, Edge, ServeError, TlsError, metrics::Metrics},
+    ids,
     limits::UPLOADS_MAX,
     logs::{self, Logs},
-    presence::{self, Presence},
-    releases,
+    memory::{self, Memory},
+    presence, releases,
     services::configuration::{CHECK_EVERY, Configurations},
-    store::{Address, Durability, OpenError, Store},
+    store::{Address, DbError, Durability, OpenError, Store, duties},
     upgrade,
 };
 
@@ -52,6 +52,8 @@ pub struct Options {
     pub log_limits: logs::retention::Limits,
     /// Whether callers may create organizations.
     pub organizations_are_open: bool,
+    /// The key file counts from now on, whatever key the database was used with before.
+    pub new_key: bool,
 }
 
 impl Default for Options {
@@ -67,6 +69,7 @@ impl Default for Options {
             check_every: CHECK_EVERY,
             log_limits: logs::retention::Limits::default(),
             organizations_are_open: true,
+            new_key: false,
         }
     }
 }
@@ -92,6 +95,18 @@ pub enum StartError {
     /// See [`OpenError`].
     #[error(transparent)]
     Database(#[from] OpenError),
+    /// Another server's key sealed the secrets in the database.
+    #[error(
+        "the database belongs to a server with another key than {path}: copy server.key from its data folder or from its \
+         backup, or name another database; if that key is lost, start once with --new-key"
+    )]
+    OtherKey {
+        /// Our key file.
+        path: PathBuf,
+    },
+    /// The database was lost while starting.
+    #[error("cannot read the database")]
+    Lost(#[source] DbError),
     /// See [`KeyFileError`].
     #[error(transparent)]
     Key(#[from] KeyFileError),
@@ -114,6 +129,8 @@ pub struct Running {
     stop: watch::Sender<bool>,
     port: JoinHandle<()>,
     clock_work: JoinHandle<()>,
+    news: JoinHandle<()>,
+    feeding: JoinHandle<()>,
     pruning: JoinHandle<()>,
     sweeping: JoinHandle<()>,
 }
@@ -124,6 +141,8 @@ impl Running {
         let _ = self.stop.send(true);
         let _ = self.port.await;
         let _ = self.clock_work.await;
+        let _ = self.news.await;
+        let _ = self.feeding.await;
         let _ = self.pruning.await;
         let _ = self.sweeping.await;
     }
@@ -148,22 +167,32 @@ pub fn data_folder(path: &Path) -> Result<(), StartError> {
 }
 
 /// Opens databases and keys and builds what operations use, without a port: for local commands.
-pub fn context(
+pub async fn context(
     options: &Options,
     address: Option<String>,
     draining: watch::Receiver<bool>,
 ) -> Result<Context, StartError> {
     data_folder(&options.folder)?;
     let store = Store::open(&options.folder, options.database.as_ref(), options.durability)?;
-    let authn = Authn::open(store.clone(), &options.folder)?;
-    let ancestry = Arc::new(Ancestry::default());
+    let memory = Memory::of(&store);
+    let ear = Arc::downgrade(&memory);
+    store.heard_by(move |told| {
+        if let Some(memory) = ear.upgrade() {
+            memory.hear(told);
+        }
+    });
+    let authn = Authn::open(store.clone(), memory.clone(), &options.folder)?;
+    let (digest, replace) = (authn.sealer.digest().to_owned(), options.new_key);
+    if !store.write::<_, DbError>(move |tx| duties::fits_key(tx, &digest, replace)).await.map_err(StartError::Lost)? {
+        return Err(StartError::OtherKey { path: options.folder.join(KEY_FILE) });
+    }
     Ok(Context {
         authn,
-        authz: Authz::new(store.clone(), ancestry.clone()),
-        ancestry,
-        presence: Presence::default(),
-        changes: Changes::default(),
-        logs: Logs::new(store.logs.clone(), options.log_limits),
+        authz: Authz::new(store.clone(), memory.ancestry.clone()),
+        presence: memory.presence.clone(),
+        changes: memory.changes.clone(),
+        logs: Logs::new(store.logs.clone(), memory.hub.clone(), options.log_limits),
+        memory,
         configurations: Configurations::default(),
         check_every: options.check_every,
         organizations_are_open: options.organizations_are_open,
@@ -171,6 +200,7 @@ pub fn context(
         uploads: Semaphore::new(UPLOADS_MAX),
         artifacts: Arc::new(artifacts::Folder::of_data(&options.folder)),
         clock: Clock::default(),
+        server: ids::new_id(),
         metrics: Metrics::default(),
         folder: options.folder.clone(),
         address,
@@ -193,23 +223,28 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     }
     let url = known.clone().unwrap_or(here);
     let (stop, stopped) = watch::channel(false);
-    let context = Arc::new(context(&options, known, stopped.clone())?);
+    let context = Arc::new(context(&options, known, stopped.clone()).await?);
     if let Err(problem) = upgrade::finish(&context).await {
         // The next start goes on; until then an item may be deleted that an old configuration names.
         tracing::warn!(%problem, "what older configurations use of the registry is not noted yet");
     }
+    // Before the first call: what is remembered from now on is told of every later change.
+    context.memory.catch_up(&context.store).await.map_err(StartError::Lost)?;
+    let news = tokio::spawn(memory::keep_current(context.clone(), stopped.clone()));
+    let feeding = tokio::spawn(logs::feed::keep_fed(context.clone(), stopped.clone()));
     let clock_work = tokio::spawn(write_presence(context.clone(), stopped.clone()));
     let pruning = tokio::spawn(logs::retention::keep_pruned(context.clone(), stopped.clone()));
     let sweeping = tokio::spawn(sweep::keep_swept(context.clone(), stopped.clone()));
     let port = tokio::spawn(edge::serve(port, context.clone(), stopped));
-    Ok(Running { address, url, context, stop, port, clock_work, pruning, sweeping })
+    Ok(Running { address, url, context, stop, port, clock_work, news, feeding, pruning, sweeping })
 }
 
 /// Once a second, and once more at the end.
 async fn write_presence(context: Arc<Context>, mut stopped: watch::Receiver<bool>) {
     loop {
         let last = tokio::time::timeout(presence::WRITTEN_EVERY, stopped.wait_for(|stop| *stop)).await.is_ok();
-        if let Err(problem) = context.presence.write_down(&context.store).await {
+        let now = context.clock.now();
+        if let Err(problem) = context.presence.write_down(&context.store, now).await {
             tracing::warn!(%problem, "could not write down when devices last spoke");
         }
         if last {

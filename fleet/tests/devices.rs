@@ -24,7 +24,10 @@ use fleet::{
     authn::digest_of,
     clock::{Clock, timestamp},
     releases::Folder,
-    store::Tx,
+    store::{
+        Tx,
+        news::{self, News},
+    },
     wiring::{self, Options, Running},
 };
 use prost_types::value::Kind;
@@ -573,8 +576,11 @@ async fn a_tail_follows_and_ends_with_its_reader_its_key_or_the_server() {
     // The reader goes away.
     drop(all);
     // The key goes away.
-    world.sql(|tx| tx.run("DELETE FROM api_keys WHERE id = $1", &[OPERATOR.into()]).map(drop)).await;
-    world.server.context.authn.forget_key(OPERATOR);
+    let delete = |tx: &Tx<'_>| {
+        news::tell(tx, News::Key(OPERATOR.into()));
+        tx.run("DELETE FROM api_keys WHERE id = $1", &[OPERATOR.into()]).map(drop)
+    };
+    world.sql(delete).await;
     let ended = loop {
         match errors.message().await {
             Ok(Some(_)) => {}

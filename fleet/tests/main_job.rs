@@ -269,7 +269,7 @@ async fn credentials_need_an_address_that_devices_can_reach() {
     let (folder, database) = (world.folder.path().join("data"), world::engine::database(world.folder.path()));
     let options = fleet::wiring::Options { folder, database, ..Default::default() };
     let (_stop, draining) = tokio::sync::watch::channel(false);
-    let context = fleet::wiring::context(&options, None, draining).unwrap();
+    let context = fleet::wiring::context(&options, None, draining).await.unwrap();
     let request = GetPartCredentialsRequest { part_id: part.id };
     let refused = fleet::services::admin::part_credentials(&context, fleet::authn::Caller::local(), request).await;
     assert!(refused.unwrap_err().message().contains("--address"));

@@ -18,9 +18,13 @@ mod people;
 mod port;
 #[path = "program.rs"]
 mod program;
+#[path = "random_grants.rs"]
+mod random_grants;
 #[path = "reach.rs"]
 mod reach;
 #[path = "registry.rs"]
 mod registry;
+#[path = "on_postgres/several.rs"]
+mod several;
 #[path = "unauthorized.rs"]
 mod unauthorized;

@@ -2,37 +2,37 @@
 //!
 //! Secrets become tokens once (`Authenticate`), tokens become a [`Caller`] on every call. A token says which key or
 //! secret it was made from and is signed by the server: it needs no table, survives restarts, and is good exactly as
-//! long as that key or secret is. What a key may do is kept in memory beside it and forgotten when it changes.
+//! long as that key or secret is. What a key may do is kept in memory (`sessions`) and forgotten when it changes.
 
 mod sealing;
+mod sessions;
 mod tokens;
 
 use std::{
-    collections::HashMap,
     net::{IpAddr, Ipv4Addr},
     path::Path,
-    sync::{
-        Arc, RwLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::Arc,
 };
 
 use ring::digest;
 
 pub use sealing::{KeyFileError, Sealer};
+use sessions::Session;
+pub use sessions::Sessions;
 use tokens::{Claim, Signer};
 
 use crate::{
     authz::Grant,
     hex, ids,
+    memory::Memory,
     refusal::Refusal,
-    store::{DbError, Store, Tx, keys, roles, secrets},
+    store::{DbError, Store, Tx, keys, news, roles, secrets},
 };
 
-/// Keys and secrets whose rights are remembered; about 400 bytes each.
-const REMEMBERED: usize = 50_000;
 /// Lookups of one token that revocations overtake, one after the other; each takes microseconds.
 const LOOKUPS_MAX: usize = 100;
+/// In the data folder; the same on every server of a database.
+pub const KEY_FILE: &str = "server.key";
 /// One sentence for every way in which a login can be wrong, so that it tells nobody which ids exist.
 const WRONG: &str = "the id or the secret is wrong, or it was deleted";
 /// The same for tokens.
@@ -47,7 +47,7 @@ pub struct Caller {
 }
 
 /// What a caller is.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum Who {
     /// An API key, of a person or a program.
     ApiKey {
@@ -76,13 +76,6 @@ pub enum Who {
     Nobody,
 }
 
-struct Session {
-    who: Who,
-    /// Rises when a key is rotated; a token of an earlier one is worthless.
-    generation: u64,
-    revoked: AtomicBool,
-}
-
 impl Caller {
     /// A command run on the server itself.
     pub fn local() -> Self {
@@ -95,7 +88,7 @@ impl Caller {
     }
 
     fn of(who: Who, from: IpAddr) -> Self {
-        Self { session: Arc::new(Session { who, generation: 0, revoked: AtomicBool::new(false) }), from }
+        Self { session: Arc::new(Session::new(who, 0, 0)), from }
     }
 
     /// What the caller is.
@@ -123,7 +116,7 @@ impl Caller {
     /// Whether its key or secret was deleted, rotated or given other rights since the call began. A call that stays
     /// open (a tail) asks every second and ends.
     pub fn is_revoked(&self) -> bool {
-        self.session.revoked.load(Ordering::Acquire)
+        self.session.is_revoked()
     }
 }
 
@@ -133,22 +126,14 @@ pub struct Authn {
     signer: Signer,
     /// Opens and closes what must be readable again: secrets of parts and locations.
     pub sealer: Arc<Sealer>,
-    /// Rises with every revocation, so that a lookup that began before one is not remembered after it.
-    revocations: AtomicU64,
-    sessions: RwLock<HashMap<[u8; 16], Arc<Session>>>,
+    memory: Arc<Memory>,
 }
 
 impl Authn {
     /// Reads the server's key file in the data folder, or makes one.
-    pub fn open(store: Store, folder: &Path) -> Result<Self, KeyFileError> {
-        let master = sealing::master_key(&folder.join("server.key"))?;
-        Ok(Self {
-            store,
-            signer: Signer::new(&master),
-            sealer: Arc::new(Sealer::new(&master)),
-            revocations: AtomicU64::new(0),
-            sessions: RwLock::default(),
-        })
+    pub fn open(store: Store, memory: Arc<Memory>, folder: &Path) -> Result<Self, KeyFileError> {
+        let master = sealing::master_key(&folder.join(KEY_FILE))?;
+        Ok(Self { store, signer: Signer::new(&master), sealer: Arc::new(Sealer::new(&master)), memory })
     }
 
     /// A token for whoever knows the secret.
@@ -187,82 +172,32 @@ impl Authn {
         let token = token.ok_or_else(|| Refusal::unauthenticated(NO_TOKEN))?;
         let bad = || Refusal::unauthenticated(BAD_TOKEN);
         let claim = self.signer.open(token).ok_or_else(bad)?;
-        let known = self.sessions.read().ok().and_then(|sessions| sessions.get(&claim.session()).cloned());
-        let session = match known {
+        let remembered = self.memory.freshness.is_current().then(|| self.memory.sessions.get(&claim.session()));
+        let session = match remembered.flatten() {
             Some(session) => session,
             None => self.load(&claim).await?.ok_or_else(bad)?,
         };
-        if session.generation != claim.generation() || session.revoked.load(Ordering::Acquire) {
+        if session.generation != claim.generation() || session.is_revoked() {
             return Err(bad());
         }
         Ok(Caller { session, from })
     }
 
     async fn load(&self, claim: &Claim) -> Result<Option<Arc<Session>>, Refusal> {
+        let sessions = &self.memory.sessions;
         for _ in 0..LOOKUPS_MAX {
-            let before = self.revocations.load(Ordering::Acquire);
-            let who = self.store.read(|tx| look_up(tx, claim)).await?;
-            let Some((who, generation)) = who else { return Ok(None) };
-            let session = Arc::new(Session { who, generation, revoked: AtomicBool::new(false) });
-            let Ok(mut sessions) = self.sessions.write() else { return Ok(None) };
-            if self.revocations.load(Ordering::Acquire) != before {
-                // Only what is remembered can be told of a revocation, and an open call must be.
-                continue;
+            let before = sessions.revocations();
+            let found = self.store.read::<_, DbError>(|tx| Ok((look_up(tx, claim)?, news::newest(tx)?))).await?;
+            let (Some((who, generation)), read_at) = found else {
+                sessions.forget(&claim.session(), claim.generation());
+                return Ok(None);
+            };
+            let session = sessions.remember(claim.session(), Session::new(who, generation, read_at), before);
+            if session.is_some() {
+                return Ok(session);
             }
-            if sessions.len() >= REMEMBERED {
-                sessions.retain(|_, session| Arc::strong_count(session) > 1);
-            }
-            // Another call may have been faster; its holders must hear what ours hear.
-            return Ok(Some(sessions.entry(claim.session()).or_insert(session).clone()));
         }
         Err(DbError::Closed.into())
-    }
-
-    /// A key was deleted, rotated or given other rights: its next call is looked up afresh, its open calls end.
-    pub fn forget_key(&self, id: &str) {
-        self.forget(|who| matches!(who, Who::ApiKey { id: known, .. } if known == id));
-    }
-
-    /// Rights of these keys and people changed.
-    pub fn forget_identities(&self, ids: &[String]) {
-        if !ids.is_empty() {
-            self.forget(|who| match who {
-                Who::ApiKey { id, user, .. } => {
-                    ids.contains(id) || user.as_ref().is_some_and(|user| ids.contains(user))
-                }
-                _ => false,
-            });
-        }
-    }
-
-    /// Secrets of a part were deleted, or the part itself.
-    pub fn forget_part(&self, id: &str) {
-        self.forget(|who| match who {
-            Who::Part { part } | Who::LocationSecret { part, .. } => part == id,
-            Who::ApiKey { .. } | Who::Local | Who::Nobody => false,
-        });
-    }
-
-    /// Secrets of a location were deleted.
-    pub fn forget_location(&self, id: &str) {
-        self.forget(|who| matches!(who, Who::LocationSecret { location, .. } if location == id));
-    }
-
-    /// Rights changed somewhere: every key is looked up again.
-    pub fn forget_all(&self) {
-        self.forget(|_| true);
-    }
-
-    fn forget(&self, whom: impl Fn(&Who) -> bool) {
-        let Ok(mut sessions) = self.sessions.write() else { return };
-        self.revocations.fetch_add(1, Ordering::AcqRel);
-        sessions.retain(|_, session| {
-            let forgotten = whom(&session.who);
-            if forgotten {
-                session.revoked.store(true, Ordering::Release);
-            }
-            !forgotten
-        });
     }
 }
 

@@ -77,6 +77,7 @@ pub(super) fn master_key(path: &Path) -> Result<[u8; 32], KeyFileError> {
 /// Seals and opens.
 pub struct Sealer {
     key: LessSafeKey,
+    digest: String,
 }
 
 impl Sealer {
@@ -84,7 +85,13 @@ impl Sealer {
         let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, master), b"sealed secrets");
         let key =
             UnboundKey::new(&AES_256_GCM, derived.as_ref()).expect("HMAC-SHA256 gives the 32 bytes AES-256 needs");
-        Self { key: LessSafeKey::new(key) }
+        let digest = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, master), b"which key this is");
+        Self { key: LessSafeKey::new(key), digest: hex::encode(&digest.as_ref()[..16]) }
+    }
+
+    /// Tells this key from others, and nothing else of it.
+    pub fn digest(&self) -> &str {
+        &self.digest
     }
 
     /// The text to store: nonce and ciphertext.

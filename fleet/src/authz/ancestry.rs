@@ -1,8 +1,8 @@
 //! What lies inside what: part → machine → locations → organization, and with whom those locations are shared.
 //!
-//! Kept in memory, because every call asks. Anything that moves, shares or removes a resource calls
-//! [`Ancestry::changed`] after its commit and before its answer, which forgets everything: such changes are rare, and
-//! reading a way up again costs microseconds.
+//! Kept in memory, because every call asks. Anything that moves, shares or removes a resource tells the news (see
+//! `memory.rs`), which calls [`Ancestry::changed`] and forgets everything: such changes are rare, and reading a way up
+//! again costs microseconds.
 
 use std::{
     collections::HashMap,
@@ -15,6 +15,7 @@ use std::{
 use super::{Grant, Level, ResourceKind, Target};
 use crate::{
     ids,
+    memory::Freshness,
     refusal::Refusal,
     store::{Store, tree},
 };
@@ -63,6 +64,7 @@ impl Chain {
 /// Remembers ways up.
 #[derive(Default)]
 pub struct Ancestry {
+    freshness: Arc<Freshness>,
     generation: AtomicU64,
     known: RwLock<Known>,
 }
@@ -75,6 +77,11 @@ struct Known {
 }
 
 impl Ancestry {
+    /// Nothing remembered yet.
+    pub fn new(freshness: Arc<Freshness>) -> Self {
+        Self { freshness, ..Self::default() }
+    }
+
     /// The way up from a thing, itself included; `None` if there is no such thing. An id that cannot be one is refused.
     pub async fn of(&self, store: &Store, what: Target, id: &str) -> Result<Option<Arc<Chain>>, Refusal> {
         if !ids::is_id(id) {
@@ -84,6 +91,7 @@ impl Ancestry {
         let generation = self.generation.load(Ordering::Acquire);
         if let Ok(known) = self.known.read()
             && known.generation == generation
+            && self.freshness.is_current()
             && let Some(chain) = known.chains.get(&what).and_then(|chains| chains.get(id))
         {
             return Ok(Some(chain.clone()));

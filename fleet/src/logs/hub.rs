@@ -1,6 +1,7 @@
 //! The hub: who follows which part, and one bounded ring of recent entries for each part that is followed.
 //!
-//! Taking logs in never waits for a reader. A reader that falls behind the ring is told how many lines it missed and
+//! Taking logs in never waits for a reader, and shows them to nobody: `feed` reads back what was committed, by whichever
+//! server, and publishes it here. A reader that falls behind the ring is told how many lines it missed and
 //! goes on with what is there. A part that nobody follows costs one look into a map; dropping a [`Follower`] frees
 //! everything it held. Never yields an empty batch: a client would take it for the end.
 
@@ -29,6 +30,7 @@ const FOLLOWERS_PER_PART_MAX: usize = 64;
 #[derive(Default, Clone)]
 pub struct Hub {
     parts: Arc<Mutex<HashMap<String, Arc<Watched>>>>,
+    came: Arc<Notify>,
 }
 
 /// A part that somebody follows.
@@ -41,11 +43,17 @@ struct Watched {
 
 #[derive(Default)]
 struct Ring {
-    lines: VecDeque<(Arc<LogEntry>, usize)>,
+    lines: VecDeque<Line>,
     bytes: usize,
     /// The number of the next line; the oldest in the ring has this minus their count.
     next: u64,
     followers: usize,
+}
+
+struct Line {
+    entry: Arc<LogEntry>,
+    bytes: usize,
+    block: i64,
 }
 
 /// One reader. Dropping it ends its share of the hub.
@@ -55,6 +63,8 @@ pub struct Follower {
     watched: Arc<Watched>,
     wanted: Wanted,
     next: u64,
+    /// The newest block when it came: what is in it and in older ones was before its time.
+    since: i64,
 }
 
 /// What a reader is given: at least one line, or at least one missed.
@@ -67,25 +77,38 @@ pub struct Batch {
 }
 
 impl Hub {
-    /// Whether a copy of new entries is of use to anybody.
+    /// Whether entries of a part are of use to anybody.
     pub fn is_watched(&self, part_id: &str) -> bool {
         held(&self.parts).contains_key(part_id)
     }
 
-    /// Shows entries to the part's followers.
-    pub fn publish(&self, part_id: &str, entries: Vec<LogEntry>) {
+    /// Resolves as soon as anybody follows anything.
+    pub async fn some_follower(&self) {
+        loop {
+            let came = self.came.notified();
+            tokio::pin!(came);
+            came.as_mut().enable();
+            if self.watched_parts() > 0 {
+                return;
+            }
+            came.await;
+        }
+    }
+
+    /// Shows the entries of a block to the part's followers.
+    pub fn publish(&self, part_id: &str, block: i64, entries: Vec<LogEntry>) {
         if entries.is_empty() {
             return;
         }
         let Some(watched) = held(&self.parts).get(part_id).cloned() else { return };
         let mut ring = held(&watched.ring);
-        entries.into_iter().for_each(|entry| ring.push(entry));
+        entries.into_iter().for_each(|entry| ring.push(block, entry));
         drop(ring);
         watched.arrived.notify_waiters();
     }
 
-    /// Follows a part from now on.
-    pub fn follow(&self, part_id: &str, wanted: Wanted) -> Result<Follower, Refusal> {
+    /// Follows a part; sees what is in blocks after `since`.
+    pub fn follow(&self, part_id: &str, since: i64, wanted: Wanted) -> Result<Follower, Refusal> {
         let mut parts = held(&self.parts);
         let watched = parts.entry(part_id.to_owned()).or_insert_with(|| {
             Arc::new(Watched { ring: Mutex::default(), arrived: Notify::new(), gone: watch::Sender::new(false) })
@@ -99,7 +122,8 @@ impl Hub {
         ring.followers += 1;
         let next = ring.next;
         drop(ring);
-        Ok(Follower { hub: self.clone(), part_id: part_id.to_owned(), watched: watched.clone(), wanted, next })
+        self.came.notify_waiters();
+        Ok(Follower { hub: self.clone(), part_id: part_id.to_owned(), watched: watched.clone(), wanted, next, since })
     }
 
     /// The part is gone: tells its followers.
@@ -116,29 +140,30 @@ impl Hub {
 }
 
 impl Ring {
-    fn push(&mut self, entry: LogEntry) {
+    fn push(&mut self, block: i64, entry: LogEntry) {
         let bytes = entry.encoded_len();
-        self.lines.push_back((Arc::new(entry), bytes));
+        self.lines.push_back(Line { entry: Arc::new(entry), bytes, block });
         self.bytes += bytes;
         self.next += 1;
         // The newest line always stays, however long it is.
         while self.lines.len() > RING_MAX_LINES || (self.bytes > RING_MAX_BYTES && self.lines.len() > 1) {
-            if let Some((_, bytes)) = self.lines.pop_front() {
-                self.bytes -= bytes;
+            if let Some(oldest) = self.lines.pop_front() {
+                self.bytes -= oldest.bytes;
             }
         }
     }
 
-    /// The next lines from number `from` on that are wanted: what was missed, the lines, and where to go on.
-    fn take(&self, from: u64, wanted: &Wanted) -> (u64, Vec<Arc<LogEntry>>, u64) {
+    /// The next lines from number `from` on, in blocks after `since`, that are wanted: what was missed, the lines, and
+    /// where to go on.
+    fn take(&self, from: u64, since: i64, wanted: &Wanted) -> (u64, Vec<Arc<LogEntry>>, u64) {
         let oldest = self.next - self.lines.len() as u64;
         let start = from.max(oldest);
         let mut lines = Vec::new();
         let mut number = start;
-        for (line, _) in self.lines.iter().skip((start - oldest) as usize) {
+        for line in self.lines.iter().skip((start - oldest) as usize) {
             number += 1;
-            if wanted.admits(line) {
-                lines.push(line.clone());
+            if line.block > since && wanted.admits(&line.entry) {
+                lines.push(line.entry.clone());
             }
             if lines.len() == BATCH_MAX_LINES {
                 break;
@@ -167,7 +192,7 @@ impl Follower {
             let arrived = watched.arrived.notified();
             tokio::pin!(arrived);
             arrived.as_mut().enable();
-            let (missed, lines, next) = held(&watched.ring).take(self.next, &self.wanted);
+            let (missed, lines, next) = held(&watched.ring).take(self.next, self.since, &self.wanted);
             self.next = next;
             if missed > 0 || !lines.is_empty() {
                 return Batch { missed, lines: lines.iter().map(|line| block::shown(LogEntry::clone(line))).collect() };

@@ -1,12 +1,13 @@
 //! What devices say: taken in, kept for a while, read back in pages, followed live.
 //!
 //! Owns the shape of a stored log (`block`), the question of a reader (`query`), the order of an answer (`order`), the
-//! live followers (`hub`) and how long anything stays (`retention`). The SQL is in `store/logs.rs`.
+//! live followers (`hub`, `feed`) and how long anything stays (`retention`). The SQL is in `store/logs.rs`.
 //! Entries are kept in the order of their own time; entries of the same millisecond in the order of their arrival.
 //! Refuses nothing that a device cannot repair: an entry that is too long is cut and says so, because a refused batch
 //! would block the device's queue for ever.
 
 pub mod block;
+pub mod feed;
 pub mod hub;
 pub mod level;
 pub mod order;
@@ -20,13 +21,17 @@ mod tests;
 #[allow(clippy::duplicate_mod, reason = "the same promises, on the other engine")]
 mod tests_on_postgres;
 
+use std::sync::Arc;
+
 use api::pb::platform::common::v1::LogEntry;
 
 use crate::{
     clock::Millis,
+    refusal::Refusal,
     store::{Db, DbError, logs as store},
 };
-use hub::Hub;
+use feed::Feed;
+use hub::{Follower, Hub};
 use retention::Limits;
 
 /// Entries in one call: ten of the device's batches.
@@ -60,19 +65,20 @@ pub struct Taken {
 /// The logs of all parts.
 pub struct Logs {
     db: Db,
-    ids: store::BlockIds,
+    ids: Arc<store::BlockIds>,
     /// Who follows which part.
     pub hub: Hub,
+    feed: Feed,
     limits: Limits,
 }
 
 impl Logs {
     /// Over the log database.
-    pub fn new(db: Db, limits: Limits) -> Self {
-        Self { db, ids: store::BlockIds::default(), hub: Hub::default(), limits }
+    pub fn new(db: Db, hub: Hub, limits: Limits) -> Self {
+        Self { db, ids: Arc::default(), hub, feed: Feed::default(), limits }
     }
 
-    /// Keeps a batch and shows it to whoever follows the part. Returns after the commit.
+    /// Keeps a batch. Returns after the commit; whoever follows the part sees it a moment later.
     pub async fn take(
         &self,
         part_id: &str,
@@ -87,17 +93,19 @@ impl Logs {
             Source::Spool { .. } => String::new(),
             Source::Unnumbered => block::digest(&entries),
         };
-        let watched = self.hub.is_watched(part_id);
-        let entries = block::accept(entries, now);
-        // Copied only where somebody looks on.
-        let shown = if watched { entries.clone() } else { Vec::new() };
-        let blocks = block::pack(entries);
-        let batch = store::Batch { part_id: part_id.to_owned(), source, digest, blocks, first_id: 0, now };
-        let taken = store::insert(&self.db, &self.ids, batch).await?;
-        if !taken.repeat {
-            self.hub.publish(part_id, shown);
-        }
-        Ok(taken)
+        let blocks = block::pack(block::accept(entries, now));
+        let batch = store::Batch { part_id: part_id.to_owned(), source, digest, blocks, now };
+        store::insert(&self.db, self.ids.clone(), batch).await
+    }
+
+    /// Follows a part from now on.
+    pub async fn follow(&self, part_id: &str, wanted: query::Wanted) -> Result<Follower, Refusal> {
+        self.feed.follow(&self.db, &self.hub, part_id, wanted).await
+    }
+
+    /// Shows followers what was committed since the last time.
+    pub async fn feed(&self) -> Result<(), DbError> {
+        self.feed.turn(&self.db, &self.hub).await
     }
 
     /// One page of a part's entries.

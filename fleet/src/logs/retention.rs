@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use crate::{
     clock::Millis,
     context::Context,
-    store::{Db, DbError, logs as store, parts as stored_parts},
+    store::{Db, DbError, duties, logs as store, parts as stored_parts},
 };
 
 /// How much is kept.
@@ -60,8 +60,15 @@ pub struct Pruned {
 
 /// Prunes until the server stops. A failure is logged and tried again a minute later.
 pub async fn keep_pruned(context: Arc<Context>, mut stopped: watch::Receiver<bool>) {
-    for turn in 0_u64.. {
-        if turn.is_multiple_of(ORPHANS_EVERY) {
+    let mut turn = 0_u64;
+    loop {
+        // Two servers that see the same excess would delete it twice.
+        let mine = match hold(&context).await {
+            Ok(mine) => mine,
+            Err(DbError::Closed) => return,
+            Err(_) => false,
+        };
+        if mine && turn.is_multiple_of(ORPHANS_EVERY) {
             match forget_orphans(&context).await {
                 Ok(0) => {}
                 Ok(parts) => tracing::info!(parts, "deleted log entries of parts that are gone"),
@@ -69,16 +76,34 @@ pub async fn keep_pruned(context: Arc<Context>, mut stopped: watch::Receiver<boo
                 Err(cause) => tracing::error!(%cause, "could not delete log entries of parts that are gone"),
             }
         }
-        match context.logs.prune(context.clock.now()).await {
+        let pruned = match mine {
+            true => context.logs.prune(context.clock.now()).await,
+            false => Ok(Pruned::default()),
+        };
+        turn += u64::from(mine);
+        match pruned {
             Ok(Pruned { aged: 0, over_size: 0 }) => {}
             Ok(Pruned { aged, over_size }) => tracing::info!(aged, over_size, "deleted old blocks of log entries"),
             Err(DbError::Closed) => return,
             Err(cause) => tracing::error!(%cause, "could not delete old log entries; trying again in a minute"),
         }
         if tokio::time::timeout(EVERY, stopped.wait_for(|stop| *stop)).await.is_ok() {
+            let server = context.server.clone();
+            // Not waited for by anybody: without it the next server begins a little later.
+            let _ = context.store.write::<_, DbError>(move |tx| duties::release(tx, &server)).await;
             return;
         }
     }
+}
+
+/// Whether this server prunes, until the one after next look.
+async fn hold(context: &Context) -> Result<bool, DbError> {
+    if !context.store.state.is_shared() {
+        return Ok(true);
+    }
+    let (server, now) = (context.server.clone(), context.clock.now());
+    let until = now + Millis::try_from((EVERY * 5 / 2).as_millis()).unwrap_or_default();
+    context.store.write(move |tx| duties::hold(tx, "prune logs", &server, now, until)).await
 }
 
 /// Two databases have no common transaction: a server that died after a part was deleted, or a device that was just

@@ -30,7 +30,7 @@ fn logs_with(limits: Limits) -> Option<(TempDir, Logs)> {
         false => Place::File(folder.path().join("logs.db")),
     };
     let db = Db::open(&place, &[TABLES], Durability::ProcessDeath).expect("opens");
-    Some((folder, Logs::new(db, limits)))
+    Some((folder, Logs::new(db, Hub::default(), limits)))
 }
 
 fn entry(at: Millis, level: &str, message: &str) -> LogEntry {
@@ -344,18 +344,21 @@ fn everything() -> Wanted {
 async fn a_follower_sees_what_arrives_from_then_on() {
     let Some((_folder, logs)) = logs_with(Limits::default()) else { return };
     logs.take("p", spool(1), vec![entry(NOW, "info", "before")], NOW).await.expect("taken");
-    let mut follower = logs.hub.follow("p", everything()).expect("follows");
-    let mut errors = logs.hub.follow("p", Wanted::new(&[], true, None).expect("good")).expect("follows");
+    let mut follower = logs.follow("p", everything()).await.expect("follows");
+    let mut errors = logs.follow("p", Wanted::new(&[], true, None).expect("good")).await.expect("follows");
     logs.take("p", spool(2), vec![entry(NOW, "info", "one"), entry(NOW, "error", "two")], NOW).await.expect("taken");
     logs.take("p", spool(2), vec![entry(NOW, "info", "repeat")], NOW).await.expect("taken");
     let texts = |batch: hub::Batch| batch.into_entries(NOW).into_iter().map(|entry| entry.message).collect::<Vec<_>>();
+    logs.feed().await.expect("fed");
     assert_eq!(texts(follower.next().await), ["one", "two"]);
     assert_eq!(texts(errors.next().await), ["two"]);
 
     // Waiting, and woken only by what it wants.
     let (batch, ()) = tokio::join!(errors.next(), async {
         logs.take("p", spool(3), vec![entry(NOW, "info", "three")], NOW).await.expect("taken");
+        logs.feed().await.expect("fed");
         logs.take("p", spool(4), vec![entry(NOW, "fatal", "four")], NOW).await.expect("taken");
+        logs.feed().await.expect("fed");
     });
     assert_eq!(texts(batch), ["four"]);
     drop(follower);
@@ -367,9 +370,9 @@ async fn a_follower_sees_what_arrives_from_then_on() {
 #[tokio::test]
 async fn a_slow_reader_is_told_what_it_missed() {
     let hub = Hub::default();
-    let mut follower = hub.follow("p", everything()).expect("follows");
+    let mut follower = hub.follow("p", 0, everything()).expect("follows");
     for hundred in 0..12 {
-        hub.publish("p", (0..100).map(|n| entry(NOW, "info", &(hundred * 100 + n).to_string())).collect());
+        hub.publish("p", 1, (0..100).map(|n| entry(NOW, "info", &(hundred * 100 + n).to_string())).collect());
     }
     let first = follower.next().await;
     assert_eq!((first.missed, first.lines.len(), first.lines[0].message.as_str()), (200, 100, "200"));
@@ -383,7 +386,7 @@ async fn a_slow_reader_is_told_what_it_missed() {
         assert_eq!((next.missed, next.lines[0].message.clone()), (0, (hundred * 100).to_string()));
     }
     // Long lines push each other out by their bytes.
-    hub.publish("p", (0..100).map(|_| entry(NOW, "info", &"x".repeat(TEXT_MAX_BYTES))).collect());
+    hub.publish("p", 2, (0..100).map(|_| entry(NOW, "info", &"x".repeat(TEXT_MAX_BYTES))).collect());
     let long = follower.next().await;
     assert!(long.missed > 60 && long.missed + long.lines.len() as u64 == 100, "{} missed", long.missed);
 }
@@ -391,9 +394,9 @@ async fn a_slow_reader_is_told_what_it_missed() {
 #[test]
 fn a_part_has_a_limited_number_of_followers() {
     let hub = Hub::default();
-    let mut followers: Vec<_> = (0..64).map(|_| hub.follow("p", everything()).expect("follows")).collect();
-    assert!(hub.follow("p", everything()).is_err());
-    assert!(hub.follow("q", everything()).is_ok());
+    let mut followers: Vec<_> = (0..64).map(|_| hub.follow("p", 0, everything()).expect("follows")).collect();
+    assert!(hub.follow("p", 0, everything()).is_err());
+    assert!(hub.follow("q", 0, everything()).is_ok());
     followers.pop();
-    assert!(hub.follow("p", everything()).is_ok());
+    assert!(hub.follow("p", 0, everything()).is_ok());
 }

@@ -66,7 +66,6 @@ pub async fn retry_update(
     };
     let now = context.clock.now();
     context.store.write(move |tx| status::ask_for_retry(tx, &granted, product, now)).await?;
-    context.changes.part(&request.part_id);
     Ok(RetryUpdateResponse {})
 }
 

@@ -156,7 +156,6 @@ pub async fn update(
         Ok((stored, usage))
     });
     let (stored, usage) = updated.await?;
-    context.changes.shared();
     Ok(UpdateFragmentResponse { fragment: Some(message(stored, usage, true)) })
 }
 
@@ -169,8 +168,6 @@ pub async fn delete(
     let granted = writable(context, &caller, &request.id).await?;
     let now = context.clock.now();
     context.store.write(move |tx| fragment_users::delete(tx, &granted, now)).await?;
-    context.ancestry.changed();
-    context.changes.shared();
     Ok(DeleteFragmentResponse {})
 }
 

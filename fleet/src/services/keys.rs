@@ -109,7 +109,6 @@ pub async fn rotate(
         Owned::ByCaller => keys::rotate_own(tx, &caller, &rotated, &digest, now),
     });
     work.await?;
-    context.authn.forget_key(&id);
     Ok(RotateKeyResponse { id, key: secret })
 }
 
@@ -127,7 +126,6 @@ pub async fn delete(
         Owned::ByCaller => keys::delete_own(tx, &caller, &deleted, now),
     });
     work.await?;
-    context.authn.forget_key(&id);
     Ok(DeleteKeyResponse {})
 }
 

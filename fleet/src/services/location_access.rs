@@ -33,7 +33,6 @@ pub async fn share(
     }
     let now = context.clock.now();
     context.store.write(move |tx| locations::share(tx, &granted, &other, now)).await?;
-    context.ancestry.changed();
     Ok(ShareLocationResponse {})
 }
 
@@ -49,9 +48,6 @@ pub async fn unshare(
     if !context.store.write(move |tx| locations::unshare(tx, &granted, &other, now)).await? {
         return Err(Refusal::not_found("organization that the location is shared with", &shown));
     }
-    context.ancestry.changed();
-    // Calls that stay open (tails) belong to keys that may have lost their way here.
-    context.authn.forget_all();
     Ok(UnshareLocationResponse {})
 }
 
@@ -118,7 +114,6 @@ pub async fn delete_secret(
     let granted = context.authz.location::<right::WriteLocation>(&caller, &id).await?;
     let now = context.clock.now();
     context.store.write(move |tx| secrets::delete_of_location(tx, &granted, &request.secret_id, now)).await?;
-    context.authn.forget_location(&id);
     Ok(DeleteLocationSecretResponse {})
 }
 

@@ -119,7 +119,6 @@ pub async fn update(
         may_move(context, &caller, &granted, parent).await?;
     }
     let parent = parent.map(|parent| Some(parent).filter(|parent| !parent.is_empty()));
-    let moves = parent.is_some();
     let change = Change { name, parent, region };
     let now = context.clock.now();
     let updated = context.store.write::<_, Refusal>(move |tx| {
@@ -130,14 +129,7 @@ pub async fn update(
         locations::update(tx, &granted, &change, now)?;
         read(tx, granted.id())
     });
-    let location = updated.await?;
-    if moves {
-        context.ancestry.changed();
-        context.changes.shared();
-        // Calls that stay open (tails) belong to keys that may have lost their way here.
-        context.authn.forget_all();
-    }
-    Ok(UpdateLocationResponse { location: Some(location) })
+    Ok(UpdateLocationResponse { location: Some(updated.await?) })
 }
 
 /// DeleteLocation: an empty one.
@@ -148,10 +140,7 @@ pub async fn delete(
 ) -> Result<DeleteLocationResponse, Refusal> {
     let granted = context.authz.location::<right::WriteLocation>(&caller, &request.location_id).await?;
     let now = context.clock.now();
-    let identities = context.store.write(move |tx| locations::delete(tx, &granted, now)).await?;
-    context.ancestry.changed();
-    context.authn.forget_location(&request.location_id);
-    context.authn.forget_identities(&identities);
+    context.store.write(move |tx| locations::delete(tx, &granted, now)).await?;
     Ok(DeleteLocationResponse {})
 }
 

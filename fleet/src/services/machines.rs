@@ -104,8 +104,6 @@ pub async fn update(
             }
             let to = context.authz.location::<right::WriteLocation>(&caller, there).await?;
             context.store.write(move |tx| machines::move_to(tx, &granted, &to, &name, now)).await?;
-            context.ancestry.changed();
-            context.authn.forget_all();
         }
     }
     let found = context.store.read(|tx| machines::get(tx, &id)).await?;
@@ -121,11 +119,9 @@ pub async fn delete(
 ) -> Result<DeleteRobotResponse, Refusal> {
     let granted = context.authz.machine::<right::WriteRobot>(&caller, &request.id).await?;
     let now = context.clock.now();
-    let gone = context.store.write(move |tx| machines::delete(tx, &granted, now)).await?;
-    context.ancestry.changed();
-    context.authn.forget_identities(&gone.identities);
-    for part in &gone.parts {
-        parts::forget(context, part).await;
+    let parts_gone = context.store.write(move |tx| machines::delete(tx, &granted, now)).await?;
+    for part in &parts_gone {
+        parts::forget_log(context, part).await;
     }
     Ok(DeleteRobotResponse {})
 }

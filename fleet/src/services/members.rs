@@ -122,7 +122,6 @@ pub async fn delete(
     }
     let (user, now) = (request.user_id.clone(), context.clock.now());
     context.store.write(move |tx| users::remove_member(tx, &granted, &user, now)).await?;
-    context.authn.forget_identities(&[request.user_id]);
     Ok(DeleteOrganizationMemberResponse {})
 }
 

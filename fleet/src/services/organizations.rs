@@ -42,7 +42,7 @@ pub async fn create(
     let Some(owner) = people::identity(&caller) else {
         return Err(Refusal::forbidden("only a key of a person or a program may create organizations"));
     };
-    let (name, who) = (input::name("name", &request.name)?, owner.id.clone());
+    let name = input::name("name", &request.name)?;
     let (id, now) = (ids::new_id(), context.clock.now());
     let created = context.store.write::<_, Refusal>(move |tx| {
         organizations::create(tx, &caller, &id, &name, now)?;
@@ -50,7 +50,6 @@ pub async fn create(
         organizations::get(tx, &id)?.ok_or_else(|| Refusal::not_found("organization", &id))
     });
     let organization = message(created.await?);
-    context.authn.forget_identities(&[who]);
     Ok(CreateOrganizationResponse { organization: Some(organization) })
 }
 
@@ -134,10 +133,7 @@ pub async fn delete(
 ) -> Result<DeleteOrganizationResponse, Refusal> {
     let granted = context.authz.organization::<right::WriteOrganization>(&caller, &request.organization_id).await?;
     let now = context.clock.now();
-    let identities = context.store.write(move |tx| organizations::delete(tx, &granted, now)).await?;
-    context.ancestry.changed();
-    context.changes.shared();
-    context.authn.forget_identities(&identities);
+    context.store.write(move |tx| organizations::delete(tx, &granted, now)).await?;
     sweep::now(context).await;
     Ok(DeleteOrganizationResponse {})
 }

@@ -47,7 +47,7 @@ pub async fn tail(
 ) -> Result<Replies<TailRobotPartLogsResponse>, Refusal> {
     let part = context.authz.part::<ReadRobotLogs>(&caller, &request.id).await?;
     let wanted = Wanted::new(&[], request.errors_only, request.filter.as_deref())?;
-    let follower = context.logs.hub.follow(part.id(), wanted)?;
+    let follower = context.logs.follow(part.id(), wanted).await?;
     let gone = follower.gone();
     // Once more, now that its end would be heard.
     context.authz.part::<ReadRobotLogs>(&caller, part.id()).await?;

@@ -39,7 +39,6 @@ pub async fn delete(
     let granted = context.authz.part::<right::WriteRobot>(&caller, &request.part_id).await?;
     let (secret, now) = (request.secret_id, context.clock.now());
     context.store.write(move |tx| secrets::delete_of_part(tx, &granted, &secret, now)).await?;
-    context.authn.forget_part(&request.part_id);
     Ok(DeleteRobotPartSecretResponse {})
 }
 

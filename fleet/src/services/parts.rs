@@ -81,7 +81,6 @@ pub async fn update(
         Ok((part, secrets))
     });
     let (part, sealed) = updated.await?;
-    context.changes.part(&request.id);
     let secrets = part_secrets::opened(&context.authn.sealer, sealed);
     Ok(UpdateRobotPartResponse { part: Some(message(context, &readable, part, secrets)) })
 }
@@ -114,16 +113,12 @@ pub async fn delete(
     let granted = context.authz.part::<right::WriteRobot>(&caller, &request.part_id).await?;
     let now = context.clock.now();
     context.store.write(move |tx| parts::delete(tx, &granted, now)).await?;
-    context.ancestry.changed();
-    forget(context, &request.part_id).await;
+    forget_log(context, &request.part_id).await;
     Ok(DeleteRobotPartResponse {})
 }
 
-/// A part is gone from the store: its device is signed out, who follows its log is told, and what it said is deleted.
-pub(super) async fn forget(context: &Context, part: &str) {
-    context.authn.forget_part(part);
-    context.presence.forget(part);
-    context.changes.part(part);
+/// A part is gone from the store: what it said goes too.
+pub(super) async fn forget_log(context: &Context, part: &str) {
     // The part is gone whatever comes of this; what is left over goes with the next clean-up.
     if let Err(problem) = context.logs.forget(part).await {
         tracing::warn!(%problem, part, "could not delete the log of a deleted part: the clean-up will");
@@ -151,7 +146,6 @@ pub async fn mark_for_restart(
     let granted = context.authz.part::<right::ControlRobot>(&caller, &request.part_id).await?;
     let now = context.clock.now();
     context.store.write(move |tx| parts::mark_for_restart(tx, &granted, now)).await?;
-    context.changes.part(&request.part_id);
     Ok(MarkPartForRestartResponse {})
 }
 

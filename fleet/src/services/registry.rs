@@ -175,7 +175,6 @@ pub async fn delete(
     let granted = writable(context, &caller, &request.item_id).await?;
     let now = context.clock.now();
     context.store.write(move |tx| registry::delete(tx, &granted, now)).await?;
-    context.ancestry.changed();
     sweep::now(context).await;
     Ok(DeleteRegistryItemResponse {})
 }

@@ -31,10 +31,9 @@ pub async fn add(context: &Context, caller: Caller, request: AddRoleRequest) -> 
     let now = context.clock.now();
     let changed = context.store.write::<_, Refusal>(move |tx| {
         let to = wanted.identity(tx, &giver)?;
-        roles::give(tx, &giver, &to, &wanted.grant, now)?;
-        Ok(to.id)
+        roles::give(tx, &giver, &to, &wanted.grant, now)
     });
-    context.authn.forget_identities(&[changed.await?]);
+    changed.await?;
     Ok(AddRoleResponse {})
 }
 
@@ -48,10 +47,9 @@ pub async fn remove(
     let now = context.clock.now();
     let changed = context.store.write::<_, Refusal>(move |tx| {
         let from = wanted.identity(tx, &giver)?;
-        roles::take(tx, &giver, &from, &wanted.grant, now)?;
-        Ok(from.id)
+        roles::take(tx, &giver, &from, &wanted.grant, now)
     });
-    context.authn.forget_identities(&[changed.await?]);
+    changed.await?;
     Ok(RemoveRoleResponse {})
 }
 
@@ -69,10 +67,9 @@ pub async fn change(
     let now = context.clock.now();
     let changed = context.store.write::<_, Refusal>(move |tx| {
         let (from, to) = (old.identity(tx, &giver)?, new.identity(tx, &giver)?);
-        roles::change(tx, &giver, (&from, &old.grant), (&to, &new.grant), now)?;
-        Ok([from.id, to.id])
+        roles::change(tx, &giver, (&from, &old.grant), (&to, &new.grant), now)
     });
-    context.authn.forget_identities(&changed.await?);
+    changed.await?;
     Ok(ChangeRoleResponse {})
 }
 

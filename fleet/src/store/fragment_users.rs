@@ -5,7 +5,7 @@
 use api::pb::platform::app::v1::FragmentImportList;
 use prost::Message;
 
-use super::{DbError, Tx, audit, fragments, registry_users};
+use super::{DbError, Tx, audit, fragments, news, news::News, registry_users};
 use crate::{
     authz::{Fragment, Granted, right},
     clock::Millis,
@@ -91,6 +91,8 @@ pub fn delete(tx: &Tx<'_>, granted: &Granted<Fragment, right::WriteFragment>, no
         return Err(Refusal::precondition(format!("the fragment is in use: take it out of {list} first")));
     }
     remove(tx, granted.id())?;
+    news::tell(tx, News::Tree);
+    news::tell(tx, News::Configurations);
     Ok(audit::record(tx, granted, now, "DeleteFragment", &format!("{:?}", old.name))?)
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{DbError, Row, Tx, audit, audit::Entry, parts, registry_users};
+use super::{DbError, Row, Tx, audit, audit::Entry, news, news::News, parts, registry_users};
 use crate::{
     authz::{Fragment, Granted, Organization, right},
     clock::Millis,
@@ -247,6 +247,7 @@ pub fn update(
         note_uses(tx, "fragment", &new.id, &new.organization, &new.config)?;
         registry_users::note(tx, "fragment", &new.id, &new.config)?;
     }
+    news::tell(tx, News::Configurations);
     audit::record(tx, granted, now, "UpdateFragment", &format!("revision {}", new.revision))?;
     Ok(new)
 }

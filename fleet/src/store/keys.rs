@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::{
     DbError, Row, Tx, audit,
     audit::Entry,
+    news::{self, News},
     roles::{self, Identity, IdentityKind},
 };
 use crate::{
@@ -182,6 +183,7 @@ pub fn rotate_own(tx: &Tx<'_>, caller: &Caller, id: &str, digest: &str, now: Mil
     if tx.run(sql, &[id.into(), digest.into(), user.into()])? == 0 {
         return Err(Refusal::not_found("API key", id));
     }
+    news::tell(tx, News::Key(id.to_owned()));
     let entry = Entry { resource_type: "api key", resource_id: id, operation: "RotateKey", detail: user };
     Ok(audit::record_by(tx, caller, audit::SERVER, now, &entry)?)
 }
@@ -193,6 +195,7 @@ pub fn delete_own(tx: &Tx<'_>, caller: &Caller, id: &str, now: Millis) -> Result
         return Err(Refusal::not_found("API key", id));
     }
     roles::owned_by(tx, user)?.iter().try_for_each(|organization| roles::an_owner_remains(tx, organization))?;
+    news::tell(tx, News::Key(id.to_owned()));
     let entry = Entry { resource_type: "api key", resource_id: id, operation: "DeleteKey", detail: user };
     Ok(audit::record_by(tx, caller, audit::SERVER, now, &entry)?)
 }
@@ -218,9 +221,9 @@ pub fn rotate(
     record(tx, granted, id, "RotateKey", now)
 }
 
-/// An organization is about to go: its keys end, with every role they have anywhere, and so do all roles in it. Returns
-/// whose rights changed. Refused while one of its keys is all that another organization has for an owner.
-pub(super) fn end_all_of(tx: &Tx<'_>, organization: &str) -> Result<Vec<String>, Refusal> {
+/// An organization is about to go: its keys end, with every role they have anywhere, and so do all roles in it.
+/// Refused while one of its keys is all that another organization has for an owner.
+pub(super) fn end_all_of(tx: &Tx<'_>, organization: &str) -> Result<(), Refusal> {
     let own: Vec<String> = of_organization(tx, organization)?.into_iter().map(|key| key.id).collect();
     let mut elsewhere = BTreeSet::new();
     for key in &own {
@@ -228,13 +231,13 @@ pub(super) fn end_all_of(tx: &Tx<'_>, organization: &str) -> Result<Vec<String>,
         tx.run("DELETE FROM grants WHERE identity_id = $1", &[key.into()])?;
     }
     let sql = "DELETE FROM grants WHERE organization_id = $1 RETURNING identity_id";
-    let mut whose = tx.all(sql, &[organization.into()], |row| row.text(0))?;
+    let whose = tx.all(sql, &[organization.into()], |row| row.text(0))?;
     tx.run("DELETE FROM api_keys WHERE organization_id = $1", &[organization.into()])?;
     tx.run("DELETE FROM invites WHERE organization_id = $1", &[organization.into()])?;
     elsewhere.remove(organization);
     elsewhere.iter().try_for_each(|organization| roles::an_owner_remains(tx, organization))?;
-    whose.extend(own);
-    Ok(whose)
+    news::tell_identities(tx, whose.iter().chain(&own));
+    Ok(())
 }
 
 /// Ends a key and its grants.
@@ -259,6 +262,7 @@ fn record(
     operation: &'static str,
     now: Millis,
 ) -> Result<(), DbError> {
+    news::tell(tx, News::Key(id.to_owned()));
     let entry = Entry { resource_type: "api key", resource_id: id, operation, detail: "" };
     audit::record_by(tx, granted.caller(), granted.id(), now, &entry)
 }

@@ -1,6 +1,6 @@
 //! Locations, whom they are shared with, and their secrets.
 
-use super::{Arg, DbError, Row, Tx, audit, roles};
+use super::{Arg, DbError, Row, Tx, audit, news, news::News, roles};
 use crate::{
     authz::{Granted, Location, Organization, ResourceKind, TargetKind, right},
     clock::Millis,
@@ -144,6 +144,12 @@ pub fn update(
         change.region.as_ref().map(|region| format!("region {region:?}")),
     ];
     let detail = detail.into_iter().flatten().collect::<Vec<_>>().join(", ");
+    if change.parent.is_some() {
+        news::tell(tx, News::Tree);
+        news::tell(tx, News::Configurations);
+        // Calls that stay open (tails) belong to keys that may have lost their way here.
+        news::tell(tx, News::Rights);
+    }
     audit::record(tx, granted, now, "UpdateLocation", &detail)
 }
 
@@ -157,6 +163,7 @@ pub fn share(
     let sql = "INSERT INTO location_shares (location_id, organization_id, created_at) VALUES ($1, $2, $3)
                ON CONFLICT (location_id, organization_id) DO NOTHING";
     tx.run(sql, &[granted.id().into(), organization.into(), now.into()])?;
+    news::tell(tx, News::Tree);
     audit::record(tx, granted, now, "ShareLocation", organization)
 }
 
@@ -171,16 +178,15 @@ pub fn unshare(
     if tx.run(sql, &[granted.id().into(), organization.into()])? == 0 {
         return Ok(false);
     }
+    news::tell(tx, News::Tree);
+    // Calls that stay open (tails) belong to keys that may have lost their way here.
+    news::tell(tx, News::Rights);
     audit::record(tx, granted, now, "UnshareLocation", organization)?;
     Ok(true)
 }
 
-/// Removes an empty location, with its secrets, its shares and the roles on it. Returns whose rights changed.
-pub fn delete(
-    tx: &Tx<'_>,
-    granted: &Granted<Location, right::WriteLocation>,
-    now: Millis,
-) -> Result<Vec<String>, Refusal> {
+/// Removes an empty location, with its secrets, its shares and the roles on it.
+pub fn delete(tx: &Tx<'_>, granted: &Granted<Location, right::WriteLocation>, now: Millis) -> Result<(), Refusal> {
     let old = get(tx, granted.id())?.ok_or_else(|| Refusal::not_found("location", granted.id()))?;
     let (machines, inside) = (machine_count(tx, granted.id())?, children(tx, granted.id())?.len());
     if machines > 0 || inside > 0 {
@@ -188,8 +194,9 @@ pub fn delete(
             "the location holds {machines} machines and {inside} locations: move or delete them first"
         )));
     }
-    let identities = roles::end_on(tx, ResourceKind::Location, granted.id())?;
+    roles::end_on(tx, ResourceKind::Location, granted.id())?;
     tx.run("DELETE FROM locations WHERE id = $1", &[granted.id().into()])?;
-    audit::record(tx, granted, now, "DeleteLocation", &format!("{:?}", old.name))?;
-    Ok(identities)
+    news::tell(tx, News::Tree);
+    news::tell(tx, News::LocationSecrets(granted.id().to_owned()));
+    Ok(audit::record(tx, granted, now, "DeleteLocation", &format!("{:?}", old.name))?)
 }

@@ -1,6 +1,9 @@
 //! Log blocks, and what was taken last from each source.
 
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering::Relaxed},
+};
 
 use super::{Arg, Db, DbError, Tx};
 use crate::{
@@ -28,11 +31,11 @@ pub(crate) struct Batch {
     /// For unnumbered sources.
     pub(crate) digest: String,
     pub(crate) blocks: Vec<Block>,
-    pub(crate) first_id: i64,
     pub(crate) now: Millis,
 }
 
-/// Numbers blocks in the order of their arrival: microseconds since 1970, and never the same twice.
+/// Numbers blocks in the order of their commits: microseconds since 1970, later where several came at once or a clock
+/// was set back. Taken inside the transaction, because several servers may number: their writers run one after another.
 #[derive(Debug, Default)]
 pub(crate) struct BlockIds {
     last: AtomicI64,
@@ -43,22 +46,22 @@ const IDS_PER_MILLI: i64 = 1_000;
 
 impl BlockIds {
     /// The first of `count` ids in a row.
-    fn take(&self, now: Millis, count: usize) -> i64 {
-        let count = i64::try_from(count).unwrap_or(i64::MAX);
-        let next = |last: i64| last.saturating_add(1).max(now.saturating_mul(IDS_PER_MILLI));
-        let step = |last| Some(next(last).saturating_add(count.max(1) - 1));
-        let last = self.last.fetch_update(Relaxed, Relaxed, step).unwrap_or_default();
-        next(last)
+    fn take(&self, tx: &Tx<'_>, now: Millis, count: usize) -> Result<i64, DbError> {
+        // Both: the newest may have been deleted, and another server may have numbered since.
+        let known = self.last.load(Relaxed).max(newest(tx)?);
+        let first = known.saturating_add(1).max(now.saturating_mul(IDS_PER_MILLI));
+        let last = first.saturating_add(i64::try_from(count).unwrap_or(i64::MAX));
+        self.last.fetch_max(last, Relaxed);
+        Ok(first)
     }
 }
 
 /// Stores a batch unless its source delivered it before: both in one transaction.
-pub(crate) async fn insert(db: &Db, ids: &BlockIds, mut batch: Batch) -> Result<Taken, DbError> {
-    batch.first_id = ids.take(batch.now, batch.blocks.len());
-    db.write(move |tx| insert_in(tx, &batch)).await
+pub(crate) async fn insert(db: &Db, ids: Arc<BlockIds>, batch: Batch) -> Result<Taken, DbError> {
+    db.write(move |tx| insert_in(tx, &ids, &batch)).await
 }
 
-fn insert_in(tx: &Tx<'_>, batch: &Batch) -> Result<Taken, DbError> {
+fn insert_in(tx: &Tx<'_>, ids: &BlockIds, batch: &Batch) -> Result<Taken, DbError> {
     let part = Arg::from(&batch.part_id);
     let acknowledged = match &batch.source {
         Source::Spool { id, number } => {
@@ -91,7 +94,9 @@ fn insert_in(tx: &Tx<'_>, batch: &Batch) -> Result<Taken, DbError> {
             0
         }
     };
-    for (block, id) in batch.blocks.iter().zip(batch.first_id..) {
+    let first = ids.take(tx, batch.now, batch.blocks.len())?;
+    tx.announce();
+    for (block, id) in batch.blocks.iter().zip(first..) {
         tx.run(
             "INSERT INTO log_blocks (id, part_id, first_ms, last_ms, levels, bytes, body)
              VALUES ($1, $2, $3, $4, $5, $6, $7)",
@@ -107,6 +112,23 @@ fn insert_in(tx: &Tx<'_>, batch: &Batch) -> Result<Taken, DbError> {
         )?;
     }
     Ok(Taken { acknowledged, repeat: false })
+}
+
+/// The id of the newest block.
+pub(crate) fn newest(tx: &Tx<'_>) -> Result<i64, DbError> {
+    let newest = tx.first("SELECT MAX(id) FROM log_blocks", &[], |row| row.maybe_int(0))?;
+    Ok(newest.flatten().unwrap_or_default())
+}
+
+/// (id, part) of the blocks after one, in the order of their commits.
+pub(crate) fn after(tx: &Tx<'_>, id: i64, limit: i64) -> Result<Vec<(i64, String)>, DbError> {
+    let sql = "SELECT id, part_id FROM log_blocks WHERE id > $1 ORDER BY id LIMIT $2";
+    tx.all(sql, &[id.into(), limit.into()], |row| Ok((row.int(0)?, row.text(1)?)))
+}
+
+/// A block's body, if it is still there.
+pub(crate) fn body(tx: &Tx<'_>, id: i64) -> Result<Option<Vec<u8>>, DbError> {
+    tx.first("SELECT body FROM log_blocks WHERE id = $1", &[id.into()], |row| Ok(row.blob(0)?.to_vec()))
 }
 
 /// One page of a part's entries. Looks one entry further than the page, so that a token is given only where it leads

@@ -1,6 +1,6 @@
 //! Machines; clients call them robots.
 
-use super::{DbError, Row, Tx, audit, parts, registry_users, roles};
+use super::{DbError, Row, Tx, audit, news, news::News, parts, registry_users, roles};
 use crate::{
     authz::{Granted, Location, Machine, ResourceKind, right},
     clock::Millis,
@@ -96,6 +96,9 @@ pub fn move_to(
         other => other.into(),
     })?;
     parts::keep_labels_apart(tx, granted.id())?;
+    news::tell(tx, News::Tree);
+    // Calls that stay open (tails) belong to keys that may have lost their way here.
+    news::tell(tx, News::Rights);
     Ok(audit::record(tx, granted, now, "UpdateRobot", &format!("name {name:?}, location {}", to.id()))?)
 }
 
@@ -107,17 +110,9 @@ fn name_is_taken(why: DbError, name: &str) -> Refusal {
     }
 }
 
-/// What went with a machine.
-#[derive(Debug, Default)]
-pub struct Gone {
-    /// Its parts.
-    pub parts: Vec<String>,
-    /// Whose rights changed, because they had a role on it.
-    pub identities: Vec<String>,
-}
-
-/// Removes a machine with its parts, their secrets, histories, statuses, and the roles on it.
-pub fn delete(tx: &Tx<'_>, granted: &Granted<Machine, right::WriteRobot>, now: Millis) -> Result<Gone, Refusal> {
+/// Removes a machine with its parts, their secrets, histories, statuses, and the roles on it. Returns
+/// the ids of the parts.
+pub fn delete(tx: &Tx<'_>, granted: &Granted<Machine, right::WriteRobot>, now: Millis) -> Result<Vec<String>, Refusal> {
     let missing = || Refusal::not_found("robot", granted.id());
     let old = get(tx, granted.id())?.ok_or_else(missing)?;
     let sql = "DELETE FROM fragment_uses WHERE user_kind = 'part'
@@ -125,9 +120,11 @@ pub fn delete(tx: &Tx<'_>, granted: &Granted<Machine, right::WriteRobot>, now: M
     tx.run(sql, &[granted.id().into()])?;
     let parts = parts::of_machine(tx, granted.id())?.into_iter().map(|part| part.id).collect::<Vec<_>>();
     parts.iter().try_for_each(|part| registry_users::forget(tx, "part", part))?;
-    let identities = roles::end_on(tx, ResourceKind::Machine, granted.id())?;
+    roles::end_on(tx, ResourceKind::Machine, granted.id())?;
     tx.run("DELETE FROM machines WHERE id = $1", &[granted.id().into()])?;
     let detail = format!("{:?}, parts {}", old.name, parts.join(", "));
     audit::record(tx, granted, now, "DeleteRobot", &detail)?;
-    Ok(Gone { parts, identities })
+    news::tell(tx, News::Tree);
+    parts.iter().for_each(|part| news::tell(tx, News::PartGone(part.clone())));
+    Ok(parts)
 }

@@ -15,6 +15,7 @@ pub mod artifacts;
 pub mod audit;
 pub mod db;
 pub mod devices;
+pub mod duties;
 pub mod fragment_users;
 pub mod fragments;
 pub mod invites;
@@ -23,6 +24,7 @@ pub mod locations;
 pub mod logs;
 pub mod machines;
 pub mod metadata;
+pub mod news;
 pub mod organizations;
 pub mod parts;
 pub mod registry;
@@ -35,11 +37,17 @@ pub mod status;
 pub mod tree;
 pub mod users;
 
-use std::path::Path;
+use std::{
+    path::Path,
+    sync::{Arc, OnceLock},
+};
 
 pub use db::{
-    Address, AddressError, Arg, Counted, Db, DbError, Durability, Migration, OpenError, Place, Row, TlsSetupError, Tx,
+    Address, AddressError, Arg, Counted, Db, DbError, Durability, Migration, Note, OpenError, Place, Row,
+    TlsSetupError, Tx,
 };
+
+use crate::clock::Clock;
 
 const STATE: &[Migration] = &[
     Migration { number: 1, name: "first", sql: include_str!("../../migrations/state/0001_first.sql") },
@@ -51,6 +59,7 @@ const STATE: &[Migration] = &[
     },
     Migration { number: 4, name: "people", sql: include_str!("../../migrations/state/0004_people.sql") },
     Migration { number: 5, name: "registry", sql: include_str!("../../migrations/state/0005_registry.sql") },
+    Migration { number: 7, name: "servers", sql: include_str!("../../migrations/state/0007_servers.sql") },
 ];
 
 /// The changes of the log database, in order.
@@ -64,7 +73,11 @@ pub struct Store {
     pub state: Db,
     /// Log entries and batch numbers.
     pub logs: Db,
+    ear: Arc<OnceLock<Ear>>,
 }
+
+/// Who hears what this process tells, between the commit and the answer.
+type Ear = Box<dyn Fn(&[news::Numbered]) + Send + Sync>;
 
 impl Store {
     /// Opens both: files of the data folder, or schemas of a PostgreSQL database.
@@ -76,6 +89,7 @@ impl Store {
         Ok(Self {
             state: Db::open(&place("state.db", "fleet_state"), STATE, durability)?,
             logs: Db::open(&place("logs.db", "fleet_logs"), LOGS, durability)?,
+            ear: Arc::default(),
         })
     }
 
@@ -93,13 +107,31 @@ impl Store {
         self.state.scan(work).await
     }
 
-    /// See [`Db::write`].
+    /// From now on `ear` hears what changes of this process tell (see [`news`]), before their answer goes out. It must
+    /// not hold this store, and may wait for nothing. Once.
+    pub fn heard_by(&self, ear: impl Fn(&[news::Numbered]) + Send + Sync + 'static) {
+        let set = self.ear.set(Box::new(ear));
+        assert!(set.is_ok(), "one ear is enough");
+    }
+
+    /// See [`Db::write`]. What `work` told is written down with it, and heard here before this returns.
     pub async fn write<T, E>(&self, work: impl FnOnce(&Tx<'_>) -> Result<T, E> + Send + 'static) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<DbError> + Send + 'static,
     {
-        self.state.write(work).await
+        let ear = self.ear.clone();
+        let work = move |tx: &Tx<'_>| {
+            let done = work(tx)?;
+            let told = news::write(tx, Clock::default().now())?;
+            Ok((done, told))
+        };
+        let hear = move |(_, told): &(T, Vec<news::Numbered>)| {
+            if let Some(ear) = ear.get().filter(|_| !told.is_empty()) {
+                ear(told);
+            }
+        };
+        self.state.write_then(work, hear).await.map(|(done, _)| done)
     }
 }
 

@@ -1,6 +1,9 @@
 //! Organizations.
 
-use super::{Arg, DbError, Row, Tx, audit, audit::Entry, fragment_users, fragments, keys, registry, registry_users};
+use super::{
+    Arg, DbError, Row, Tx, audit, audit::Entry, fragment_users, fragments, keys, news, news::News, registry,
+    registry_users,
+};
 use crate::{
     authn::Caller,
     authz::{Granted, Organization, right},
@@ -116,12 +119,12 @@ pub fn namespace_is_taken(tx: &Tx<'_>, namespace: &str) -> Result<bool, DbError>
 }
 
 /// Removes an organization that has no locations any more: with its fragments, its keys and every role in it. Its audit
-/// rows stay. Returns whose rights changed.
+/// rows stay.
 pub fn delete(
     tx: &Tx<'_>,
     granted: &Granted<Organization, right::WriteOrganization>,
     now: Millis,
-) -> Result<Vec<String>, Refusal> {
+) -> Result<(), Refusal> {
     let id = granted.id();
     let old = get(tx, id)?.ok_or_else(|| Refusal::not_found("organization", id))?;
     let sql = "SELECT COUNT(*) FROM locations WHERE organization_id = $1";
@@ -150,8 +153,9 @@ pub fn delete(
     own.iter().try_for_each(|fragment| fragment_users::remove(tx, &fragment.id))?;
     items.iter().try_for_each(|item| registry::remove(tx, &item.id))?;
     tx.run("DELETE FROM location_shares WHERE organization_id = $1", &[id.into()])?;
-    let identities = keys::end_all_of(tx, id)?;
+    keys::end_all_of(tx, id)?;
     tx.run("DELETE FROM organizations WHERE id = $1", &[id.into()])?;
-    audit::record(tx, granted, now, "DeleteOrganization", &format!("{:?}", old.name))?;
-    Ok(identities)
+    news::tell(tx, News::Tree);
+    news::tell(tx, News::Configurations);
+    Ok(audit::record(tx, granted, now, "DeleteOrganization", &format!("{:?}", old.name))?)
 }

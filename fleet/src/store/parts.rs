@@ -1,6 +1,6 @@
 //! Parts: what they are, what they were, when they spoke, whether they are to restart.
 
-use super::{Arg, DbError, Row, Tx, audit, fragments, registry_users, secrets};
+use super::{Arg, DbError, Row, Tx, audit, fragments, news, news::News, registry_users, secrets};
 use crate::{
     authn::Caller,
     authz::{Granted, Machine, Part, right},
@@ -212,6 +212,7 @@ pub fn update(
         (true, false) => "name",
         _ => "configuration",
     };
+    news::tell(tx, News::Part(new.id.clone()));
     audit::record(tx, granted, now, "UpdateRobotPart", detail)?;
     Ok(new)
 }
@@ -285,6 +286,7 @@ pub fn delete(tx: &Tx<'_>, granted: &Granted<Part, right::WriteRobot>, now: Mill
     tx.run("DELETE FROM fragment_uses WHERE user_kind = 'part' AND user_id = $1", &[granted.id().into()])?;
     registry_users::forget(tx, "part", granted.id())?;
     tx.run("DELETE FROM parts WHERE id = $1", &[granted.id().into()])?;
+    news::tell(tx, News::PartGone(granted.id().to_owned()));
     Ok(audit::record(tx, granted, now, "DeleteRobotPart", "")?)
 }
 
@@ -294,12 +296,14 @@ pub fn mark_for_restart(tx: &Tx<'_>, granted: &Granted<Part, right::ControlRobot
     audit::record(tx, granted, now, "MarkPartForRestart", "")
 }
 
-/// When a part last spoke; silently nothing if the part is gone.
-pub fn store_last_access(tx: &Tx<'_>, part: &str, at: Millis) -> Result<(), DbError> {
+/// When a part last spoke; silently nothing if the part is gone, and if another server heard it later. What is later
+/// than `believable` was written before some clock was set back, and gives way.
+pub fn store_last_access(tx: &Tx<'_>, part: &str, at: Millis, believable: Millis) -> Result<(), DbError> {
     let sql = "INSERT INTO part_presence (part_id, last_access)
                SELECT id, $2 FROM parts WHERE id = $1
-               ON CONFLICT (part_id) DO UPDATE SET last_access = excluded.last_access";
-    tx.run(sql, &[part.into(), at.into()])?;
+               ON CONFLICT (part_id) DO UPDATE SET last_access = excluded.last_access
+               WHERE part_presence.last_access < excluded.last_access OR part_presence.last_access > $3";
+    tx.run(sql, &[part.into(), at.into(), believable.into()])?;
     Ok(())
 }
 

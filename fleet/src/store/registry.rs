@@ -1,6 +1,6 @@
 //! Registry items: modules, models, training scripts. Their versions and files are `registry_files.rs`.
 
-use super::{Arg, DbError, Row, Tx, audit, audit::Entry, registry_files, registry_users};
+use super::{Arg, DbError, Row, Tx, audit, audit::Entry, news, news::News, registry_files, registry_users};
 use crate::{
     authz::{Granted, Organization, Permission, RegistryItem, right},
     clock::Millis,
@@ -224,6 +224,7 @@ pub fn delete(
         )));
     }
     remove(tx, &old.id)?;
+    news::tell(tx, News::Tree);
     Ok(audit::record(tx, granted, now, "DeleteRegistryItem", &format!("{:?}", old.name))?)
 }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{DbError, Row, Tx, audit, audit::Entry, invites};
+use super::{DbError, Row, Tx, audit, audit::Entry, invites, news, news::News};
 use crate::{
     authz::{Grant, Granted, Organization, ResourceKind, Role, right},
     clock::Millis,
@@ -168,6 +168,7 @@ pub(super) fn insert(tx: &Tx<'_>, to: &Identity, grant: &Grant, now: Millis) -> 
         (&*grant.resource).into(),
         now.into(),
     ];
+    news::tell(tx, News::Identity(to.id.clone()));
     Ok(tx.run(sql, &args)? > 0)
 }
 
@@ -182,6 +183,7 @@ fn remove(tx: &Tx<'_>, from: &Identity, grant: &Grant) -> Result<Option<Millis>,
         grant.kind.word().into(),
         (&*grant.resource).into(),
     ];
+    news::tell(tx, News::Identity(from.id.clone()));
     // All of them: a statement that is left before its end may not have been carried out.
     Ok(tx.all(sql, &args, |row| row.int(0))?.pop())
 }
@@ -227,11 +229,13 @@ pub(super) fn an_owner_remains(tx: &Tx<'_>, organization: &str) -> Result<(), Re
     }
 }
 
-/// A resource is gone: roles on it end, and no invitation brings them any more. Returns whose rights changed.
-pub(super) fn end_on(tx: &Tx<'_>, kind: ResourceKind, resource: &str) -> Result<Vec<String>, DbError> {
+/// A resource is gone: roles on it end, and no invitation brings them any more.
+pub(super) fn end_on(tx: &Tx<'_>, kind: ResourceKind, resource: &str) -> Result<(), DbError> {
     invites::end_roles_on(tx, kind, resource)?;
     let sql = "DELETE FROM grants WHERE resource_type = $1 AND resource_id = $2 RETURNING identity_id";
-    tx.all(sql, &[kind.word().into(), resource.into()], |row| row.text(0))
+    let whose = tx.all(sql, &[kind.word().into(), resource.into()], |row| row.text(0))?;
+    news::tell_identities(tx, &whose);
+    Ok(())
 }
 
 fn record(

@@ -1,6 +1,6 @@
 //! Secrets of parts and locations: digests for logins, sealed text for their owners.
 
-use super::{DbError, Row, Tx, audit, tree};
+use super::{DbError, Row, Tx, audit, news, news::News, tree};
 use crate::{
     authz::{Granted, Location, Part, Target, right},
     clock::Millis,
@@ -100,6 +100,7 @@ pub fn delete_of_part(
     if tx.run(sql, &[secret.into(), granted.id().into()])? == 0 {
         return Err(Refusal::not_found("secret", secret));
     }
+    news::tell(tx, News::PartSecrets(granted.id().to_owned()));
     Ok(audit::record(tx, granted, now, "DeleteRobotPartSecret", secret)?)
 }
 
@@ -114,6 +115,7 @@ pub fn delete_of_location(
     if tx.run(sql, &[secret.into(), granted.id().into()])? == 0 {
         return Err(Refusal::not_found("secret", secret));
     }
+    news::tell(tx, News::LocationSecrets(granted.id().to_owned()));
     Ok(audit::record(tx, granted, now, "DeleteLocationSecret", secret)?)
 }
 

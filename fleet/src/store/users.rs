@@ -3,6 +3,7 @@
 use super::{
     DbError, Row, Tx, audit,
     audit::{Entry, SERVER},
+    news::{self, News},
     roles,
     roles::Identity,
 };
@@ -97,6 +98,7 @@ pub fn remove_member(
         return Err(Refusal::not_found("member", user));
     }
     roles::an_owner_remains(tx, granted.id())?;
+    news::tell(tx, News::Identity(user.to_owned()));
     let entry =
         Entry { resource_type: "user", resource_id: user, operation: "DeleteOrganizationMember", detail: &known.email };
     Ok(audit::record_by(tx, granted.caller(), granted.id(), now, &entry)?)

@@ -85,6 +85,13 @@ impl Connection {
         either!(self, engine => engine.is_in_transaction())
     }
 
+    /// Wakes other processes that use this database; not waited for, and lost with the connection.
+    pub(super) fn announce(&self) {
+        if let Self::Postgres(engine) = self {
+            engine.announce();
+        }
+    }
+
     /// What the neighbours of a write hear after which the engine gave up their common transaction.
     pub(super) fn why_given_up(&self) -> DbError {
         match self {

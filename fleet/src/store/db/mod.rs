@@ -5,6 +5,9 @@
 //! commit (each write in its own savepoint, so that one refused write does not undo its neighbours): an
 //! acknowledgement is sent only after that commit. Knows nothing of organizations or machines.
 //!
+//! A write may *announce* itself: then [`Db::changed`] moves in this process, and on PostgreSQL in every other one that
+//! uses the database. That is only a wake-up, which may be lost; what changed is to be found in the tables.
+//!
 //! On SQLite, `synchronous = NORMAL` in WAL mode: an acknowledged write survives the death of the process at any moment
 //! (`kill -9`), because the operating system already has it; a power cut may lose the last second or so, but never
 //! damages the file. `Durability::PowerCut` buys that second at the price of one fsync per commit.
@@ -24,6 +27,7 @@ pub use migrate::Migration;
 pub use postgres::{Address, AddressError, TlsSetupError};
 
 use std::{
+    cell::{Cell, RefCell},
     path::Path,
     sync::{
         Arc, Mutex,
@@ -33,7 +37,7 @@ use std::{
 
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
-    sync::{Semaphore, mpsc, oneshot},
+    sync::{Semaphore, mpsc, oneshot, watch},
 };
 
 use engine::Connection;
@@ -101,6 +105,7 @@ struct Inner {
     counters: Arc<Counters>,
     /// A read waits for another process, not only for this one's memory.
     remote: bool,
+    changed: Arc<watch::Sender<u64>>,
 }
 
 /// Connections nobody uses at the moment.
@@ -113,6 +118,17 @@ struct Pool {
 pub struct Tx<'c> {
     connection: &'c Connection,
     counters: &'c Counters,
+    notes: RefCell<Vec<Note>>,
+    announced: Cell<bool>,
+}
+
+/// What a write says to whoever keeps something of this database in memory: of which kind it is, and about whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// One word.
+    pub kind: &'static str,
+    /// An id, or nothing.
+    pub about: String,
 }
 
 impl Db {
@@ -125,7 +141,9 @@ impl Db {
                 let first = postgres::Connection::open_first(server.clone())?;
                 first.bring_up_to_date(migrations)?;
                 let pool = |size| Pool::of((0..size).map(|_| postgres::Connection::new(server.clone(), Purpose::Read)));
-                Self::over(Connection::Postgres(first), pool(REMOTE_READERS), pool(SCANNERS))
+                let db = Self::over(Connection::Postgres(first), pool(REMOTE_READERS), pool(SCANNERS))?;
+                postgres::listen(server, Arc::downgrade(&db.inner.changed)).map_err(OpenError::Thread)?;
+                Ok(db)
             }
         }
     }
@@ -140,8 +158,9 @@ impl Db {
         let counters = Arc::new(Counters::default());
         let remote = matches!(writer, Connection::Postgres(_));
         let (writes, queue) = mpsc::channel(WRITE_QUEUE);
-        writer::start(writer, queue, counters.clone()).map_err(OpenError::Thread)?;
-        Ok(Self { inner: Arc::new(Inner { readers, scanners, writes, counters, remote }) })
+        let changed = Arc::new(watch::Sender::new(0));
+        writer::start(writer, queue, counters.clone(), changed.clone()).map_err(OpenError::Thread)?;
+        Ok(Self { inner: Arc::new(Inner { readers, scanners, writes, counters, remote, changed }) })
     }
 
     /// Reads a few rows by key, on this very thread: a point read costs less than handing it to another one. Where the
@@ -181,10 +200,33 @@ impl Db {
         T: Send + 'static,
         E: From<DbError> + Send + 'static,
     {
+        self.write_then(work, |_| {}).await
+    }
+
+    /// The same; `after` runs between the commit and the answer, also when the caller has gone away meanwhile, and when
+    /// nobody knows whether the commit happened. On the writer's thread: it may not wait for anything.
+    pub async fn write_then<T, E, F, A>(&self, work: F, after: A) -> Result<T, E>
+    where
+        F: FnOnce(&Tx<'_>) -> Result<T, E> + Send + 'static,
+        A: FnOnce(&T) + Send + 'static,
+        T: Send + 'static,
+        E: From<DbError> + Send + 'static,
+    {
         let (reply, answer) = oneshot::channel();
-        let job = Job::new(work, reply);
+        let job = Job::new(work, after, reply);
         self.inner.writes.send(Box::new(job)).await.map_err(|_| DbError::Closed)?;
         answer.await.map_err(|_| DbError::Closed)?
+    }
+
+    /// Moves when something was announced, here or by another process that uses the database. Not for each announcement,
+    /// and not for certain: a line that was cut may lose one.
+    pub fn changed(&self) -> watch::Receiver<u64> {
+        self.inner.changed.subscribe()
+    }
+
+    /// Other servers may write to it.
+    pub fn is_shared(&self) -> bool {
+        self.inner.remote
     }
 
     /// How much was asked of this database since it was opened.
@@ -224,11 +266,36 @@ impl Pool {
         let borrowed = Borrowed(&self.idle, Some(connection));
         let Some(connection) = borrowed.1.as_ref() else { return Err(DbError::Closed.into()) };
         connection.begin_snapshot()?;
-        work(&Tx { connection, counters })
+        work(&Tx::new(connection, counters))
     }
 }
 
-impl Tx<'_> {
+impl<'c> Tx<'c> {
+    fn new(connection: &'c Connection, counters: &'c Counters) -> Self {
+        Self { connection, counters, notes: RefCell::default(), announced: Cell::new(false) }
+    }
+
+    /// Says something to whoever keeps parts of this database in memory; see [`Self::noted`].
+    pub fn note(&self, note: Note) {
+        self.notes.borrow_mut().push(note);
+    }
+
+    /// What was said in this transaction so far, each thing once.
+    pub fn noted(&self) -> Vec<Note> {
+        let mut notes: Vec<Note> = Vec::new();
+        for note in self.notes.borrow().iter() {
+            if !notes.contains(note) {
+                notes.push(note.clone());
+            }
+        }
+        notes
+    }
+
+    /// Once it is committed, whoever waits for [`Db::changed`] is woken.
+    pub fn announce(&self) {
+        self.announced.set(true);
+    }
+
     /// Every row.
     pub fn all<T>(
         &self,

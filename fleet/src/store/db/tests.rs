@@ -199,6 +199,37 @@ async fn two_servers_write_one_after_the_other() {
 }
 
 #[tokio::test]
+async fn an_announcement_wakes_this_process_and_others() {
+    let Some(fixture) = fixture("an announcement wakes others") else { return };
+    let (one, other) = (open(&fixture), open(&fixture));
+    let mut woken = [one.changed(), other.changed()];
+    let heard = std::sync::Arc::new(Mutex::new(Vec::new()));
+    // On a file nobody else is told; and nobody is told before the other one listens.
+    for n in 0.. {
+        let (heard, committed) = (heard.clone(), one.clone());
+        let work = move |tx: &Tx<'_>| {
+            insert(tx, &n.to_string(), n)?;
+            tx.announce();
+            Ok::<_, DbError>(n)
+        };
+        one.write_then(work, move |n| heard.lock().unwrap().push((*n, committed.counted().commits))).await.unwrap();
+        woken[0].changed().await.unwrap();
+        let wait = std::time::Duration::from_millis(100);
+        if !one.is_shared() || tokio::time::timeout(wait, woken[1].changed()).await.is_ok() {
+            break;
+        }
+        assert!(n < 600, "never woken");
+    }
+    let heard = heard.lock().unwrap().clone();
+    assert!(
+        heard.iter().all(|(n, commits)| *commits > u64::try_from(*n).unwrap()),
+        "heard after the commit: {heard:?}"
+    );
+    let refused = one.write_then(|tx| insert(tx, "0", 0), |()| panic!("it was refused"));
+    assert!(matches!(refused.await, Err(DbError::Exists(_))));
+}
+
+#[tokio::test]
 async fn servers_that_start_together_change_the_tables_once() {
     let Some(fixture) = fixture("servers that start together") else { return };
     let starts: Vec<_> = (0..6)

@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{Counters, DbError, Tx, engine::Connection};
 
@@ -28,21 +28,23 @@ pub(super) trait Write: Send {
     fn answer(self: Box<Self>, committed: Result<(), DbError>);
 }
 
-pub(super) struct Job<F, T, E> {
+pub(super) struct Job<F, A, T, E> {
     work: Option<F>,
+    after: A,
     outcome: Option<Result<T, E>>,
     reply: oneshot::Sender<Result<T, E>>,
 }
 
-impl<F, T, E> Job<F, T, E> {
-    pub(super) fn new(work: F, reply: oneshot::Sender<Result<T, E>>) -> Self {
-        Self { work: Some(work), outcome: None, reply }
+impl<F, A, T, E> Job<F, A, T, E> {
+    pub(super) fn new(work: F, after: A, reply: oneshot::Sender<Result<T, E>>) -> Self {
+        Self { work: Some(work), after, outcome: None, reply }
     }
 }
 
-impl<F, T, E> Write for Job<F, T, E>
+impl<F, A, T, E> Write for Job<F, A, T, E>
 where
     F: FnOnce(&Tx<'_>) -> Result<T, E> + Send,
+    A: FnOnce(&T) + Send,
     T: Send,
     E: From<DbError> + Send,
 {
@@ -59,6 +61,10 @@ where
     }
 
     fn answer(self: Box<Self>, committed: Result<(), DbError>) {
+        if let Some(Ok(done)) = &self.outcome {
+            // Also after a commit that failed: if the line was lost, it may have happened all the same.
+            (self.after)(done);
+        }
         let answer = match (self.outcome, committed) {
             // What was refused stays refused, whatever became of its neighbours.
             (Some(Err(refused)), _) => Err(refused),
@@ -75,26 +81,37 @@ pub(super) fn start(
     connection: Connection,
     mut queue: mpsc::Receiver<Submitted>,
     counters: Arc<Counters>,
+    changed: Arc<watch::Sender<u64>>,
 ) -> io::Result<()> {
     let work = move || {
         let mut batch = Vec::with_capacity(WRITES_PER_COMMIT);
         // Ends when the last `Db` is dropped, after everything that was queued.
         while queue.blocking_recv_many(&mut batch, WRITES_PER_COMMIT) > 0 {
-            let committed = commit(&connection, &counters, &mut batch);
+            let mut announced = false;
+            let committed = commit(&connection, &counters, &mut batch, &mut announced);
             for job in batch.drain(..) {
                 job.answer(match &committed {
                     Ok(()) => Ok(()),
                     Err(lost) => Err(lost.again()),
                 });
             }
+            if announced {
+                changed.send_modify(|count| *count += 1);
+                connection.announce();
+            }
         }
     };
     thread::Builder::new().name("store-writer".into()).spawn(work).map(|_| ())
 }
 
-fn commit(connection: &Connection, counters: &Counters, batch: &mut [Submitted]) -> Result<(), DbError> {
+fn commit(
+    connection: &Connection,
+    counters: &Counters,
+    batch: &mut [Submitted],
+    announced: &mut bool,
+) -> Result<(), DbError> {
     connection.begin_write()?;
-    let outcome = run_all(connection, counters, batch);
+    let outcome = run_all(connection, counters, batch, announced);
     if outcome.is_err() && connection.is_in_transaction() {
         // Some failures (a full disk, a lost connection) end the transaction by themselves.
         let _ = connection.rollback();
@@ -102,16 +119,21 @@ fn commit(connection: &Connection, counters: &Counters, batch: &mut [Submitted])
     outcome
 }
 
-fn run_all(connection: &Connection, counters: &Counters, batch: &mut [Submitted]) -> Result<(), DbError> {
+fn run_all(
+    connection: &Connection,
+    counters: &Counters,
+    batch: &mut [Submitted],
+    announced: &mut bool,
+) -> Result<(), DbError> {
     let alone = batch.len() == 1;
     let mut kept = false;
     for job in batch {
         if alone {
-            kept = run_one(connection, counters, job);
+            kept = run_one(connection, counters, job, announced);
             break;
         }
         connection.savepoint()?;
-        if run_one(connection, counters, job) {
+        if run_one(connection, counters, job, announced) {
             kept = true;
         } else if connection.is_in_transaction() {
             connection.rollback_to()?;
@@ -132,11 +154,13 @@ fn run_all(connection: &Connection, counters: &Counters, batch: &mut [Submitted]
     Ok(())
 }
 
-fn run_one(connection: &Connection, counters: &Counters, job: &mut Submitted) -> bool {
-    let keep = job.run(&Tx { connection, counters });
+fn run_one(connection: &Connection, counters: &Counters, job: &mut Submitted, announced: &mut bool) -> bool {
+    let tx = Tx::new(connection, counters);
+    let keep = job.run(&tx);
     if keep && connection.is_spoilt() {
         job.refuse(DbError::went_on());
         return false;
     }
+    *announced |= keep && tx.announced.get();
     keep
 }

@@ -11,11 +11,13 @@
 mod address;
 mod fault;
 mod gate;
+mod listen;
 mod migrate;
 mod socket;
 mod tls;
 
 pub use address::{Address, AddressError};
+pub(super) use listen::listen;
 pub use tls::TlsSetupError;
 
 use std::{
@@ -93,6 +95,11 @@ impl Server {
     }
 
     fn connect(&self) -> Result<Live, String> {
+        self.connect_and(|_| {})
+    }
+
+    /// `hear` is called with the name of each channel on which something arrives.
+    fn connect_and(&self, hear: impl Fn(&str) + Send + 'static) -> Result<Live, String> {
         let socket = Socket::connect(&self.address.host, self.address.port).map_err(|why| why.to_string())?;
         let mut line = Line::new(socket.clone());
         let config = &self.address.config;
@@ -104,11 +111,11 @@ impl Server {
         let (client, wire) = said(match &self.tls {
             Some(tls) => line.run(gate::ATTEMPT_WITHIN, async {
                 let (client, connection) = config.connect_raw(socket, tls.clone()).await?;
-                Ok((client, Box::pin(connection) as Wire))
+                Ok((client, listen::wire(connection, hear)))
             }),
             None => line.run(gate::ATTEMPT_WITHIN, async {
                 let (client, connection) = config.connect_raw(socket, NoTls).await?;
-                Ok((client, Box::pin(connection) as Wire))
+                Ok((client, listen::wire(connection, hear)))
             }),
         })?;
         line.wire = Some(wire);
@@ -220,6 +227,16 @@ impl Connection {
     pub(super) fn rollback(&self) -> Result<(), DbError> {
         self.spoilt.set(false);
         self.control_now("ROLLBACK")
+    }
+
+    /// After the commit, in a transaction of its own: a server whose queue of notifications is full refuses only this.
+    pub(super) fn announce(&self) {
+        let mut live = self.live.borrow_mut();
+        if let Some(Live { client, line, .. }) = live.as_mut() {
+            line.start(client.batch_execute(&format!("NOTIFY {}", self.server.schema)));
+            // A line that was lost is noticed by the next write.
+            let _ = line.flush();
+        }
     }
 
     pub(super) fn savepoint(&self) -> Result<(), DbError> {

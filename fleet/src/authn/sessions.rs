@@ -1,0 +1,159 @@
+//! What callers may do, remembered from their last call, so that the usual call asks no database.
+//!
+//! Each session knows how far the news had come when it was read (`store/news.rs`). News makes sessions that are older
+//! end: their next call is looked up afresh, and calls that are still open hear of it.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use super::Who;
+use crate::store::news::News;
+
+/// Keys and secrets whose rights are remembered; about 400 bytes each.
+const REMEMBERED: usize = 50_000;
+
+/// Somebody who may call.
+pub(super) struct Session {
+    pub(super) who: Who,
+    /// Rises when a key is rotated; a token of an earlier one is worthless.
+    pub(super) generation: u64,
+    /// The newest news when this was read.
+    read_at: i64,
+    revoked: AtomicBool,
+}
+
+impl Session {
+    pub(super) fn new(who: Who, generation: u64, read_at: i64) -> Self {
+        Self { who, generation, read_at, revoked: AtomicBool::new(false) }
+    }
+
+    pub(super) fn is_revoked(&self) -> bool {
+        self.revoked.load(Ordering::Acquire)
+    }
+}
+
+/// Under which a session is remembered.
+pub(super) type Key = [u8; 16];
+
+/// Those that are remembered.
+#[derive(Default)]
+pub struct Sessions {
+    /// Rises with every revocation, so that a lookup that began before one is not remembered after it.
+    revocations: AtomicU64,
+    known: RwLock<HashMap<Key, Arc<Session>>>,
+}
+
+impl Sessions {
+    pub(super) fn get(&self, key: &Key) -> Option<Arc<Session>> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
+    /// To be given to [`Self::remember`] by whoever begins to look somebody up.
+    pub(super) fn revocations(&self) -> u64 {
+        self.revocations.load(Ordering::Acquire)
+    }
+
+    /// `None` if there were revocations since: what was found may be what was revoked.
+    pub(super) fn remember(&self, key: Key, found: Session, revocations: u64) -> Option<Arc<Session>> {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if self.revocations() != revocations {
+            // Only what is remembered can be told of a revocation, and an open call must be.
+            return None;
+        }
+        if known.len() >= REMEMBERED {
+            known.retain(|_, session| Arc::strong_count(session) > 1);
+        }
+        // Another call may have been faster; its holders must hear what ours hear.
+        let session = known.entry(key).or_insert_with(|| Arc::new(Session::new(Who::Nobody, 0, i64::MIN)));
+        let differs = (session.generation, &session.who) != (found.generation, &found.who);
+        if differs && session.read_at <= found.read_at {
+            session.revoked.store(true, Ordering::Release);
+            *session = Arc::new(found);
+        }
+        Some(session.clone())
+    }
+
+    /// Somebody was looked up and is not there any more.
+    pub(super) fn forget(&self, key: &Key, generation: u64) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if known.get(key).is_some_and(|session| session.generation == generation)
+            && let Some(session) = known.remove(key)
+        {
+            session.revoked.store(true, Ordering::Release);
+        }
+    }
+
+    /// Ends what news says is over.
+    pub fn hear(&self, number: i64, news: &News) {
+        let over = |who: &Who| match news {
+            News::Everything | News::Rights => true,
+            News::Key(key) => matches!(who, Who::ApiKey { id, .. } if id == key),
+            News::Identity(one) => {
+                matches!(who, Who::ApiKey { id, user, .. } if id == one || user.as_ref() == Some(one))
+            }
+            News::PartSecrets(gone) | News::PartGone(gone) => {
+                matches!(who, Who::Part { part } | Who::LocationSecret { part, .. } if part == gone)
+            }
+            News::LocationSecrets(gone) => matches!(who, Who::LocationSecret { location, .. } if location == gone),
+            News::Tree | News::Part(_) | News::Configurations => false,
+        };
+        if matches!(news, News::Tree | News::Part(_) | News::Configurations) {
+            return;
+        }
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        self.revocations.fetch_add(1, Ordering::AcqRel);
+        known.retain(|_, session| {
+            let ends = over(&session.who) && session.read_at < number;
+            if ends {
+                session.revoked.store(true, Ordering::Release);
+            }
+            !ends
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(id: &str, read_at: i64) -> Session {
+        Session::new(Who::ApiKey { id: id.into(), user: None, grants: Vec::new() }, 1, read_at)
+    }
+
+    #[test]
+    fn news_ends_what_was_read_before_it() {
+        let sessions = Sessions::default();
+        let old = sessions.remember([1; 16], key("a", 4), 0).unwrap();
+        let other = sessions.remember([2; 16], key("b", 4), 0).unwrap();
+        sessions.hear(5, &News::Key("a".into()));
+        assert!(old.is_revoked() && !other.is_revoked());
+        assert!(sessions.get(&[1; 16]).is_none());
+        assert!(sessions.remember([1; 16], key("a", 4), 0).is_none(), "a look-up that began before");
+        let new = sessions.remember([1; 16], key("a", 5), sessions.revocations()).unwrap();
+        sessions.hear(5, &News::Key("a".into()));
+        assert!(!new.is_revoked(), "the same news, heard once more from the table, is old news to it");
+        sessions.hear(6, &News::Rights);
+        assert!(new.is_revoked() && other.is_revoked());
+    }
+
+    #[test]
+    fn looking_up_again_ends_only_what_became_something_else() {
+        let sessions = Sessions::default();
+        let one = sessions.remember([1; 16], key("a", 4), 0).unwrap();
+        assert!(Arc::ptr_eq(&one, &sessions.remember([1; 16], key("a", 9), 0).unwrap()));
+        let mut rotated = key("a", 9);
+        rotated.generation = 2;
+        let two = sessions.remember([1; 16], rotated, 0).unwrap();
+        assert!(one.is_revoked() && !two.is_revoked());
+        assert!(Arc::ptr_eq(&two, &sessions.remember([1; 16], key("a", 8), 0).unwrap()), "read earlier, found later");
+        sessions.forget(&[1; 16], 1);
+        assert!(!two.is_revoked(), "a token of before ends nothing");
+        sessions.forget(&[1; 16], 2);
+        assert!(two.is_revoked());
+    }
+}

@@ -1,0 +1,32 @@
+//! Work that one server does for all of them. A duty is held for a while and held again before that ends; when its
+//! holder dies, another one takes it over after that while.
+
+use super::{DbError, Tx};
+use crate::clock::Millis;
+
+/// Takes or keeps a duty until `until`; false while another server has it. The clocks of the servers are compared here:
+/// `until` has to be further away than they are apart, and no longer than its work may rest.
+pub fn hold(tx: &Tx<'_>, duty: &'static str, server: &str, now: Millis, until: Millis) -> Result<bool, DbError> {
+    let sql = "INSERT INTO duties (name, server, until) VALUES ($1, $2, $4)
+               ON CONFLICT (name) DO UPDATE SET server = excluded.server, until = excluded.until
+               WHERE duties.server = excluded.server OR duties.until < $3";
+    Ok(tx.run(sql, &[duty.into(), server.into(), now.into(), until.into()])? > 0)
+}
+
+/// Gives it up, so that another one need not wait.
+pub fn release(tx: &Tx<'_>, server: &str) -> Result<(), DbError> {
+    tx.run("DELETE FROM duties WHERE server = $1", &[server.into()]).map(drop)
+}
+
+/// Whether the secrets in this database are sealed with the key of that digest. The first server to ask decides, until
+/// one says that this key is to `replace` the one before.
+pub fn fits_key(tx: &Tx<'_>, digest: &str, replace: bool) -> Result<bool, DbError> {
+    if replace {
+        tx.run("DELETE FROM server_keys WHERE digest <> $1", &[digest.into()])?;
+    }
+    let known = tx.first("SELECT digest FROM server_keys", &[], |row| row.text(0))?;
+    match known {
+        Some(known) => Ok(known == digest),
+        None => tx.run("INSERT INTO server_keys (digest) VALUES ($1)", &[digest.into()]).map(|_| true),
+    }
+}

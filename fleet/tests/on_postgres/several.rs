@@ -1,0 +1,479 @@
+//! Several servers on one database, behind something that spreads connections: what one of them is told, all of them
+//! know, and one of them may die.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use api::pb::platform::{
+    app::{
+        agent::v1::{DeviceAgentConfigRequest, DeviceAgentConfigResponse},
+        v1::*,
+    },
+    common::v1::LogEntry,
+};
+use fleet::{
+    store::Address,
+    wiring::{self, Options, StartError},
+};
+use prost::Message;
+use tonic::Code;
+
+#[path = "../world/mod.rs"]
+mod world;
+
+use world::{Client, Owner, PATIENCE, World, code};
+
+/// By when another server has to know, and a little for a machine that does a hundred other things.
+const KNOWN_WITHIN: Duration = Duration::from_secs(2);
+
+/// Two servers, each with a folder of its own and the same key.
+struct Pair {
+    a: World,
+    b: World,
+    url: String,
+}
+
+fn options(folder: &Path, url: &str) -> Options {
+    Options { folder: folder.join("data"), database: Some(Address::parse(url).unwrap()), ..Options::default() }
+}
+
+async fn another(url: &str, like: &World) -> World {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("data")).unwrap();
+    fs::copy(like.folder.path().join("data/server.key"), folder.path().join("data/server.key")).unwrap();
+    let server = wiring::start(options(folder.path(), url)).await.unwrap();
+    World { folder, server }
+}
+
+impl Pair {
+    async fn on(url: String) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let server = wiring::start(options(folder.path(), &url)).await.unwrap();
+        let a = World { folder, server };
+        let b = another(&url, &a).await;
+        Self { a, b, url }
+    }
+
+    async fn new() -> Option<Self> {
+        Some(Self::on(test_postgres::database_or_skip("several servers")?).await)
+    }
+
+    async fn end(self) {
+        self.a.end().await;
+        self.b.end().await;
+    }
+}
+
+/// The same caller, connected to another server.
+async fn at(world: &World, client: &Client) -> Client {
+    Client { token: client.token.clone(), ..world.nobody().await }
+}
+
+/// Waits until it is so; fails if that takes longer than the servers may need.
+async fn soon<F: Future<Output = bool>>(what: &str, mut so: impl FnMut() -> F) {
+    let begin = Instant::now();
+    let mut looks = 0;
+    while !so().await {
+        looks += 1;
+        // A machine that stood still for a while has looked once and not seen it yet.
+        assert!(begin.elapsed() < KNOWN_WITHIN || looks < 20, "{what}: not within {:?}", begin.elapsed());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn log(device: &Client, part: &str, texts: impl IntoIterator<Item = String>) {
+    let entry = |message| LogEntry { level: "info".into(), message, ..LogEntry::default() };
+    let request = LogRequest { id: part.into(), logs: texts.into_iter().map(entry).collect() };
+    let _: LogResponse = device.call("/platform.app.v1.RobotService/Log", request).await.unwrap();
+}
+
+struct Tail(tonic::Streaming<bytes::Bytes>);
+
+impl Tail {
+    async fn open(client: &Client, part: &str) -> Self {
+        let request = TailRobotPartLogsRequest { id: part.into(), ..TailRobotPartLogsRequest::default() };
+        Self(client.stream("/platform.app.v1.AppService/TailRobotPartLogs", request).await)
+    }
+
+    async fn texts(&mut self, count: usize) -> Vec<String> {
+        let mut texts = Vec::new();
+        while texts.len() < count {
+            let message = tokio::time::timeout(PATIENCE, self.0.message()).await.expect("a line").unwrap().unwrap();
+            let batch = TailRobotPartLogsResponse::decode(message).unwrap().logs;
+            assert!(!batch.is_empty(), "an empty message is the end for some clients");
+            texts.extend(batch.into_iter().map(|entry| entry.message));
+        }
+        texts
+    }
+
+    /// Why and how soon it ended.
+    async fn end(mut self) -> (Code, Duration) {
+        let begin = Instant::now();
+        let end = tokio::time::timeout(PATIENCE, self.0.message()).await.expect("it ends");
+        (code(end.map(drop)), begin.elapsed())
+    }
+}
+
+/// A machine's part, and its device on a server.
+async fn device_at(world: &World, owner: &Owner, part: &RobotPart) -> Client {
+    let request = GetRobotPartRequest { id: part.id.clone() };
+    let found: GetRobotPartResponse = owner.client.app("GetRobotPart", request).await.unwrap();
+    let secret = found.part.unwrap().secrets.pop().unwrap().secret;
+    world.login("robot-secret", &part.id, &secret).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_server_takes_in_all_of_them_show() {
+    let Some(pair) = Pair::new().await else { return };
+    let owner = pair.a.owner("Acme").await;
+    owner.location("North", None).await;
+    let part = owner.main_part(&owner.machine("", "arm").await).await;
+    // A token from one is good on all.
+    let there = at(&pair.b, &owner.client).await;
+    let devices = [device_at(&pair.a, &owner, &part).await, device_at(&pair.b, &owner, &part).await];
+    log(&devices[0], &part.id, ["before".to_owned()]).await;
+    let mut tails = [Tail::open(&owner.client, &part.id).await, Tail::open(&there, &part.id).await];
+    let sent: Vec<String> = (0..200).map(|n| format!("line {n}")).collect();
+    for (n, texts) in sent.chunks(10).enumerate() {
+        log(&devices[n % 2], &part.id, texts.to_vec()).await;
+    }
+    for tail in &mut tails {
+        assert_eq!(tail.texts(sent.len()).await, sent, "all of them, once, in the order they were taken in");
+    }
+
+    // Pages of one question, asked of either in turn.
+    let (mut read, mut token) = (Vec::new(), String::new());
+    for n in 0.. {
+        let client = if n % 2 == 0 { &owner.client } else { &there };
+        let request = GetRobotPartLogsRequest {
+            id: part.id.clone(),
+            limit: Some(30),
+            page_token: Some(token),
+            order: Some(LogOrder::Ascending.into()),
+            ..GetRobotPartLogsRequest::default()
+        };
+        let page: GetRobotPartLogsResponse = client.app("GetRobotPartLogs", request).await.unwrap();
+        read.extend(page.logs.into_iter().map(|entry| entry.message));
+        token = page.next_page_token;
+        if token.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(read[0], "before");
+    assert_eq!(read[1..], sent);
+
+    // A sign of life on one is seen on the other, and stays seen when the one that heard it is gone.
+    let quiet = owner.main_part(&owner.machine("", "leg").await).await;
+    let device = device_at(&pair.a, &owner, &quiet).await;
+    let request = DeviceAgentConfigRequest { id: quiet.id.clone(), ..DeviceAgentConfigRequest::default() };
+    let _: DeviceAgentConfigResponse =
+        device.call("/platform.app.agent.v1.AgentDeviceService/DeviceAgentConfig", request).await.unwrap();
+    let seen = async || {
+        let request = GetRobotPartRequest { id: quiet.id.clone() };
+        let found: GetRobotPartResponse = there.app("GetRobotPart", request).await.unwrap();
+        found.part.unwrap().last_access.is_some()
+    };
+    soon("last access", seen).await;
+    pair.a.end().await;
+    assert!(seen().await);
+    pair.b.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_server_is_told_all_of_them_know() {
+    let Some(pair) = Pair::new().await else { return };
+    let owner = pair.a.owner("Acme").await;
+    let north = owner.location("North", None).await;
+    let machine = owner.machine(&north, "arm").await;
+    let part = owner.main_part(&machine).await;
+    let there = at(&pair.b, &owner.client).await;
+    let device = device_at(&pair.b, &owner, &part).await;
+
+    // A restart that one is asked for is answered by the other, at once.
+    let mark = MarkPartForRestartRequest { part_id: part.id.clone() };
+    let _: MarkPartForRestartResponse = owner.client.app("MarkPartForRestart", mark).await.unwrap();
+    let request = NeedsRestartRequest { id: part.id.clone() };
+    let needs: NeedsRestartResponse =
+        device.call("/platform.app.v1.RobotService/NeedsRestart", request.clone()).await.unwrap();
+    assert!(needs.must_restart);
+    let again: NeedsRestartResponse =
+        at(&pair.a, &device).await.call("/platform.app.v1.RobotService/NeedsRestart", request).await.unwrap();
+    assert!(!again.must_restart, "told once, whoever is asked");
+
+    // A configuration that was changed here is what the device gets there, although the old one was kept.
+    let config = async || {
+        let request = DeviceAgentConfigRequest { id: part.id.clone(), ..DeviceAgentConfigRequest::default() };
+        let path = "/platform.app.agent.v1.AgentDeviceService/DeviceAgentConfig";
+        let answer: DeviceAgentConfigResponse = device.call(path, request).await.unwrap();
+        answer.advanced_settings.is_some()
+    };
+    assert!(!config().await);
+    let change = UpdateRobotPartRequest {
+        id: part.id.clone(),
+        name: part.name.clone(),
+        robot_config_json: Some(r#"{"agent": {"advanced_settings": {"debug": true}}}"#.into()),
+        ..UpdateRobotPartRequest::default()
+    };
+    let _: UpdateRobotPartResponse = owner.client.app("UpdateRobotPart", change).await.unwrap();
+    soon("a configuration", config).await;
+
+    // A role that is given here opens what it opens there; taken away it ends what is open.
+    let made: CreateKeyResponse =
+        owner.client.app("CreateKey", owner.key_request("owner", "robot", &machine)).await.unwrap();
+    let key = pair.b.login("api-key", &made.id, &made.key).await.unwrap();
+    let rename = || UpdateLocationRequest {
+        location_id: north.clone(),
+        name: Some("North".into()),
+        ..UpdateLocationRequest::default()
+    };
+    assert_eq!(code(key.app::<_, UpdateLocationResponse>("UpdateLocation", rename()).await), Code::PermissionDenied);
+    let mut role = owner.key_request("owner", "location", &north).authorizations.remove(0);
+    role.identity_id.clone_from(&made.id);
+    let add = AddRoleRequest { authorization: Some(role.clone()) };
+    let _: AddRoleResponse = owner.client.app("AddRole", add).await.unwrap();
+    soon("a role", async || key.app::<_, UpdateLocationResponse>("UpdateLocation", rename()).await.is_ok()).await;
+    let tail = Tail::open(&key, &part.id).await;
+    let _: RemoveRoleResponse =
+        owner.client.app("RemoveRole", RemoveRoleRequest { authorization: Some(role) }).await.unwrap();
+    let (end, after) = tail.end().await;
+    assert_eq!(end, Code::Unauthenticated);
+    println!("a role that was taken away ended a stream after {after:?}");
+
+    // A key that is deleted here ends what is open there, and its calls.
+    let key = pair.b.login("api-key", &made.id, &made.key).await.unwrap();
+    let tail = Tail::open(&key, &part.id).await;
+    let _: DeleteKeyResponse = owner.client.app("DeleteKey", DeleteKeyRequest { id: made.id.clone() }).await.unwrap();
+    let (end, after) = tail.end().await;
+    assert_eq!(end, Code::Unauthenticated);
+    println!("a deleted key ended a stream after {after:?}");
+    let list = ListOrganizationsRequest {};
+    assert_eq!(code(key.app::<_, ListOrganizationsResponse>("ListOrganizations", list).await), Code::Unauthenticated);
+
+    // A machine that is deleted here is gone there: its device, and who follows its log.
+    let tail = Tail::open(&there, &part.id).await;
+    let _: DeleteRobotResponse =
+        owner.client.app("DeleteRobot", DeleteRobotRequest { id: machine.clone() }).await.unwrap();
+    assert_eq!(tail.end().await.0, Code::NotFound);
+    let request = NeedsRestartRequest { id: part.id.clone() };
+    let asked: Result<NeedsRestartResponse, _> =
+        device.call("/platform.app.v1.RobotService/NeedsRestart", request).await;
+    assert_eq!(code(asked), Code::Unauthenticated);
+    pair.end().await;
+}
+
+/// Wake-ups are only that: without them everything is known a little later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_never_woken_looks_by_itself() {
+    if test_postgres::database_or_skip("a server that is never woken").is_none() {
+        return;
+    }
+    let database = Arc::new(test_postgres::Server::start(&test_postgres::Options::default()).unwrap());
+    let pair = Pair::on(database.database()).await;
+    let owner = pair.a.owner("Acme").await;
+    owner.location("North", None).await;
+    let part = owner.main_part(&owner.machine("", "arm").await).await;
+    let device = device_at(&pair.a, &owner, &part).await;
+    let name = pair.url.rsplit('/').next().unwrap().to_owned();
+    let listeners = {
+        let (database, name) = (database.clone(), name.clone());
+        move |what: &str| {
+            let sql = format!("SELECT {what} FROM pg_stat_activity WHERE datname = '{name}' AND query LIKE 'LISTEN%'");
+            database.sql("postgres", &sql)
+        }
+    };
+    let count = {
+        let listeners = listeners.clone();
+        async move |wanted: &'static str| {
+            let listeners = listeners.clone();
+            tokio::task::spawn_blocking(move || listeners("COUNT(*)") == wanted).await.unwrap()
+        }
+    };
+    let begin = Instant::now();
+    while !count("4").await {
+        assert!(begin.elapsed() < PATIENCE, "each server listens to both of its schemas");
+    }
+    // From now on nobody can listen: each attempt is ended, again and again.
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let deaf = std::thread::spawn(move || {
+        while stopped.recv_timeout(Duration::from_millis(1)).is_err() {
+            listeners("pg_terminate_backend(pid)");
+        }
+    });
+    let there = at(&pair.b, &owner.client).await;
+    for round in 0..3 {
+        let made: CreateKeyResponse = owner
+            .client
+            .app("CreateKey", owner.key_request("operator", "organization", &owner.organization))
+            .await
+            .unwrap();
+        let key = pair.b.login("api-key", &made.id, &made.key).await.unwrap();
+        let tail = Tail::open(&key, &part.id).await;
+        let _: DeleteKeyResponse = owner.client.app("DeleteKey", DeleteKeyRequest { id: made.id }).await.unwrap();
+        let (end, after) = tail.end().await;
+        assert_eq!(end, Code::Unauthenticated);
+        println!("without a wake-up, a deleted key ended a stream after {after:?}");
+        let mut tail = Tail::open(&there, &part.id).await;
+        log(&device, &part.id, [format!("round {round}")]).await;
+        assert_eq!(tail.texts(1).await, [format!("round {round}")]);
+    }
+    stop.send(()).unwrap();
+    deaf.join().unwrap();
+    // Left alone, they listen again.
+    let begin = Instant::now();
+    while !count("4").await {
+        assert!(begin.elapsed() < PATIENCE, "listening again");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    pair.end().await;
+}
+
+#[tokio::test]
+async fn a_server_with_another_key_is_refused() {
+    let Some(pair) = Pair::new().await else { return };
+    let url = pair.url.clone();
+    let folder = tempfile::tempdir().unwrap();
+    let Err(refused) = wiring::start(options(folder.path(), &pair.url)).await else { panic!("it started") };
+    assert!(matches!(refused, StartError::OtherKey { .. }), "{refused}");
+    assert!(refused.to_string().contains("copy server.key"), "{refused}");
+    pair.end().await;
+    // That key is lost: this one counts from now on.
+    let new = Options { new_key: true, ..options(folder.path(), &url) };
+    wiring::start(new).await.unwrap().stop().await;
+    wiring::start(options(folder.path(), &url)).await.unwrap().stop().await;
+}
+
+/// Spreads connections over addresses, one after the other, and passes bytes on: what any TCP balancer does.
+async fn balance(over: Vec<SocketAddr>) -> SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (over, turn) = (Arc::new(over), Arc::new(AtomicUsize::new(0)));
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let (over, turn) = (over.clone(), turn.clone());
+            tokio::spawn(async move {
+                for _ in 0..over.len() {
+                    let next = over[turn.fetch_add(1, Relaxed) % over.len()];
+                    if let Ok(mut server) = tokio::net::TcpStream::connect(next).await {
+                        let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+/// A server as its own process; killed when dropped.
+struct Process(Child, SocketAddr);
+
+impl Process {
+    fn start(data: &Path, url: &str) -> Self {
+        use std::io::BufRead;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_platform-fleet"));
+        command.args(["serve", "--json", "--listen", "127.0.0.1:0", "--database", url, "--data"]).arg(data);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
+        Self(child, ready["address"].as_str().unwrap().parse().unwrap())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn behind_a_balancer_one_may_be_killed_and_nothing_acknowledged_is_lost() {
+    let Some(url) = test_postgres::database_or_skip("a server is killed beside another") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let init = Command::new(env!("CARGO_BIN_EXE_platform-fleet"))
+        .args(["init", "--org", "Acme", "--email", "owner@example.org", "--json", "--database", &url, "--data"])
+        .arg(&data)
+        .output()
+        .unwrap();
+    assert!(init.status.success(), "{}", String::from_utf8_lossy(&init.stderr));
+    let created: serde_json::Value = serde_json::from_slice(&init.stdout).unwrap();
+    let field = |name: &str| created[name].as_str().unwrap().to_owned();
+    let other = folder.path().join("other");
+    fs::create_dir(&other).unwrap();
+    fs::copy(data.join("server.key"), other.join("server.key")).unwrap();
+    // Both at once: each brings the tables up to date, or finds that done.
+    let (mut first, second) = tokio::join!(
+        tokio::task::spawn_blocking({
+            let (data, url) = (data.clone(), url.clone());
+            move || Process::start(&data, &url)
+        }),
+        tokio::task::spawn_blocking({
+            let url = url.clone();
+            move || Process::start(&other, &url)
+        })
+    );
+    let second = second.unwrap();
+    let address = balance(vec![first.as_ref().unwrap().1, second.1]).await;
+    let login = async || {
+        let channel = tonic::transport::Channel::from_shared(format!("http://{address}")).unwrap();
+        let nobody = Client { channel: channel.connect().await.ok()?, token: None };
+        let credentials = api::pb::proto::rpc::v1::Credentials { r#type: "api-key".into(), payload: field("key") };
+        let request =
+            api::pb::proto::rpc::v1::AuthenticateRequest { entity: field("key_id"), credentials: Some(credentials) };
+        let reply: api::pb::proto::rpc::v1::AuthenticateResponse =
+            nobody.call("/proto.rpc.v1.AuthService/Authenticate", request).await.ok()?;
+        Some(Client { token: Some(reply.access_token), ..nobody })
+    };
+    let organization = field("organization_id");
+    let (acknowledged, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    for n in 0..8 {
+        let client = login().await.unwrap();
+        let (acknowledged, organization) = (acknowledged.clone(), organization.clone());
+        tokio::spawn(async move {
+            for m in 0..60 {
+                let name = format!("{n}-{m}");
+                let request = CreateLocationRequest {
+                    organization_id: organization.clone(),
+                    name: name.clone(),
+                    parent_location_id: None,
+                };
+                match client.app::<_, CreateLocationResponse>("CreateLocation", request).await {
+                    Ok(_) => drop(acknowledged.send(name)),
+                    // Its server was killed.
+                    Err(_) => return,
+                }
+            }
+        });
+    }
+    drop(acknowledged);
+    let mut names = Vec::new();
+    while names.len() < 60 {
+        names.push(heard.recv().await.unwrap());
+    }
+    let killed = first.as_mut().unwrap();
+    killed.0.kill().unwrap();
+    killed.0.wait().unwrap();
+    while let Some(name) = heard.recv().await {
+        names.push(name);
+    }
+    // Whoever connects now reaches the one that is left.
+    for _ in 0..4 {
+        let client = login().await.unwrap();
+        let list = ListLocationsRequest { organization_id: organization.clone() };
+        let listed: ListLocationsResponse = client.app("ListLocations", list).await.unwrap();
+        let there: std::collections::HashSet<String> = listed.locations.into_iter().map(|one| one.name).collect();
+        assert!(names.iter().all(|name| there.contains(name)), "something acknowledged is gone");
+    }
+    assert!(names.len() > 240, "those at the other server were not disturbed: {}", names.len());
+}
