@@ -34,6 +34,12 @@ pub enum Command {
     /// People: give somebody an account, another key, or a link to an organization.
     #[command(subcommand)]
     User(User),
+    /// Copy everything a server needs to be itself again into a new folder; the server may run meanwhile.
+    ///
+    /// The databases of a server on PostgreSQL are not in it: take them with pg_dump first, and this right after it.
+    Backup(Backup),
+    /// Make the data folder of a server out of a backup. No server may run with that folder.
+    Restore(Restore),
     /// Make, sign and publish releases; works offline.
     #[command(subcommand)]
     Release(ReleaseCommand),
@@ -118,6 +124,34 @@ pub struct Init {
     /// Print one line of JSON {"organization_id", "key_id", "key"}.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Options of `backup`.
+#[derive(Debug, Clone, Args)]
+pub struct Backup {
+    /// The folder to make. It is there when all of it is.
+    #[arg(value_name = "FOLDER")]
+    pub to: PathBuf,
+    /// Where the server's databases and keys are.
+    #[command(flatten)]
+    pub place: Place,
+    /// Leave the server's key out, to keep it apart: together with the databases it opens every secret.
+    #[arg(long)]
+    pub without_key: bool,
+    /// Print one line of JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `restore`.
+#[derive(Debug, Clone, Args)]
+pub struct Restore {
+    /// What `backup` made.
+    #[arg(value_name = "FOLDER")]
+    pub from: PathBuf,
+    /// The data folder to make; it may be there if it is empty.
+    #[arg(long, value_name = "DIR", default_value = "fleet-data")]
+    pub data: PathBuf,
 }
 
 /// What to do for a person.

@@ -8,6 +8,7 @@ pub mod args;
 pub mod artifacts;
 pub mod authn;
 pub mod authz;
+pub mod backup;
 pub mod changes;
 pub mod clock;
 pub mod compose;

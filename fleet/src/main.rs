@@ -16,8 +16,9 @@ use tokio::{
 };
 
 use fleet::{
-    args::{Arguments, Command, Init, Place, Serve, User},
-    database,
+    args::{self, Arguments, Command, Init, Place, Serve, User},
+    authn::KEY_FILE,
+    backup, database,
     edge::ServeError,
     init,
     logs::retention::Limits,
@@ -46,6 +47,8 @@ fn main() -> ExitCode {
         Command::Serve(options) => serve(options),
         Command::Init(options) => initialise(options),
         Command::User(command) => user(command),
+        Command::Backup(options) => take_backup(options),
+        Command::Restore(options) => restore(&options),
         Command::Release(command) => {
             releases::command::run(command, &mut io::stdout()).map_err(|why| Failure::new(exit::FAILED, &why))
         }
@@ -196,6 +199,47 @@ fn user(command: User) -> Result<(), Failure> {
             ),
         })
     })?;
+    writeln!(io::stdout(), "{text}").map_err(|why| Failure::new(exit::FAILED, &why))
+}
+
+fn take_backup(options: args::Backup) -> Result<(), Failure> {
+    let place = options_of(options.place)?;
+    let wanted = backup::Wanted {
+        data: &place.folder,
+        databases: place.database.is_none(),
+        artifacts: true,
+        key: !options.without_key,
+    };
+    let note = backup::take(&wanted, &options.to).map_err(|why| Failure::new(exit::FAILED, &why))?;
+    for digest in &note.damaged {
+        eprintln!("platform-fleet: the file {digest} of the registry is damaged; it was copied as it is");
+    }
+    let text = match options.json {
+        true => serde_json::to_string(&note).unwrap_or_default(),
+        false => {
+            let databases = if note.databases { "databases, " } else { "no databases (take them with pg_dump), " };
+            let key = if note.key { "the server's key" } else { "no key" };
+            let (folder, bytes, artifacts) = (options.to.display(), note.bytes, note.artifacts);
+            format!("{folder}: {databases}{key}, {artifacts} files of the registry; {bytes} bytes")
+        }
+    };
+    writeln!(io::stdout(), "{text}").map_err(|why| Failure::new(exit::FAILED, &why))
+}
+
+fn restore(options: &args::Restore) -> Result<(), Failure> {
+    let note = backup::restore(&options.from, &options.data).map_err(|why| Failure::new(exit::FAILED, &why))?;
+    let data = options.data.display();
+    let mut text = format!("{data} is restored: start the server with --data {data}");
+    if !note.databases {
+        text.push_str("\nThe databases are not in this backup: restore them with psql or pg_restore first");
+    }
+    if !note.key {
+        let key = options.data.join(KEY_FILE);
+        text.push_str(&format!(
+            "\nThe server's key is not in this backup: put it at {} (mode 0600) first",
+            key.display()
+        ));
+    }
     writeln!(io::stdout(), "{text}").map_err(|why| Failure::new(exit::FAILED, &why))
 }
 

@@ -2,6 +2,8 @@
 
 #![allow(clippy::duplicate_mod, reason = "each of these files has its own copy of the world")]
 
+#[path = "backup.rs"]
+mod backup;
 #[path = "clients.rs"]
 mod clients;
 #[path = "deleting.rs"]

@@ -41,6 +41,11 @@ pub fn withdraw(tx: &Tx<'_>, digest: &str) -> Result<(), DbError> {
     Ok(())
 }
 
+/// Every digest that somebody refers to.
+pub fn referred(tx: &Tx<'_>) -> Result<Vec<String>, DbError> {
+    tx.all("SELECT DISTINCT digest FROM registry_files ORDER BY digest", &[], |row| row.text(0))
+}
+
 /// Marks what nobody refers to, and names it, together with what an earlier round marked and did not finish.
 pub fn leave(tx: &Tx<'_>, now: Millis) -> Result<Vec<String>, DbError> {
     let sql = "SELECT digest FROM artifacts WHERE (leaving = 1 OR touched_at < $1)

@@ -43,8 +43,8 @@ use std::{
 };
 
 pub use db::{
-    Address, AddressError, Arg, Counted, Db, DbError, Durability, Migration, Note, OpenError, Place, Row,
-    TlsSetupError, Tx,
+    Address, AddressError, Arg, Counted, Db, DbError, Durability, Migration, Note, OpenError, Place, Row, Still,
+    StillError, TlsSetupError, Tx,
 };
 
 use crate::clock::Clock;
@@ -65,6 +65,11 @@ const STATE: &[Migration] = &[
 /// The changes of the log database, in order.
 const LOGS: &[Migration] =
     &[Migration { number: 1, name: "blocks", sql: include_str!("../../migrations/logs/0001_blocks.sql") }];
+
+/// The databases of SQLite, in the data folder.
+pub const STATE_FILE: &str = "state.db";
+/// See [`STATE_FILE`].
+pub const LOGS_FILE: &str = "logs.db";
 
 /// Both databases. `store.read`, `store.scan` and `store.write` speak to `state`.
 #[derive(Clone)]
@@ -87,8 +92,8 @@ impl Store {
             None => Place::File(folder.join(file)),
         };
         Ok(Self {
-            state: Db::open(&place("state.db", "fleet_state"), STATE, durability)?,
-            logs: Db::open(&place("logs.db", "fleet_logs"), LOGS, durability)?,
+            state: Db::open(&place(STATE_FILE, "fleet_state"), STATE, durability)?,
+            logs: Db::open(&place(LOGS_FILE, "fleet_logs"), LOGS, durability)?,
             ear: Arc::default(),
         })
     }

@@ -223,6 +223,17 @@ impl Server {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
+    /// A new database with what [`Self::dump`] gave; its URL.
+    pub fn restored(&self, dump: &str) -> String {
+        let url = self.database();
+        let mut command = Command::new(self.programs.join("psql"));
+        command.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", &url]).stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut psql = command.spawn().expect("psql runs");
+        psql.stdin.take().expect("a pipe").write_all(dump.as_bytes()).expect("psql reads");
+        assert!(psql.wait().expect("psql ends").success(), "the dump is restored");
+        url
+    }
+
     /// Stops it at once, as a crash would: sessions end, nothing is tidied up. Returns when it is gone.
     pub fn crash(&self) {
         self.order("crash");

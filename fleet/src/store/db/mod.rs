@@ -18,6 +18,7 @@ mod error;
 mod migrate;
 mod postgres;
 mod sqlite;
+mod still;
 mod writer;
 
 pub use arg::{Arg, Row};
@@ -25,6 +26,7 @@ pub use engine::Place;
 pub use error::{DbError, OpenError};
 pub use migrate::Migration;
 pub use postgres::{Address, AddressError, TlsSetupError};
+pub use still::{Still, StillError};
 
 use std::{
     cell::{Cell, RefCell},

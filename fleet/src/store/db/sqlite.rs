@@ -12,7 +12,13 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use rusqlite::{ToSql, config::DbConfig, types::ToSqlOutput, types::ValueRef};
+use rusqlite::{
+    OpenFlags, ToSql,
+    backup::{Backup, StepResult},
+    config::DbConfig,
+    types::ToSqlOutput,
+    types::ValueRef,
+};
 
 use super::{Arg, DbError, Durability, OpenError, Row};
 
@@ -72,6 +78,34 @@ impl Connection {
         let connection = rusqlite::Connection::open(path).and_then(Self::with_pragmas).map_err(file)?;
         connection.raw.pragma_update(None, "query_only", true).map_err(file)?;
         Ok(connection)
+    }
+
+    /// The file as it is, whatever version wrote it; not made if it is not there.
+    pub(super) fn open_as_it_is(path: &Path) -> rusqlite::Result<Self> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Self::with_pragmas(rusqlite::Connection::open_with_flags(path, flags)?)?;
+        connection.raw.pragma_update(None, "query_only", true)?;
+        Ok(connection)
+    }
+
+    /// Every page, as the present snapshot sees it, into a new file. Holds up no writer; the write-ahead log grows
+    /// meanwhile.
+    pub(super) fn copy_to(&self, path: &Path) -> rusqlite::Result<()> {
+        let mut copy = rusqlite::Connection::open(path)?;
+        let backup = Backup::new(&self.raw, &mut copy)?;
+        // In one step: with several, a writer in between would make it begin again, and under load for ever.
+        match backup.step(-1)? {
+            StepResult::Done => Ok(()),
+            other => Err(rusqlite::Error::SqliteFailure(
+                rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY),
+                Some(format!("the copy was not finished: {other:?}")),
+            )),
+        }
+    }
+
+    /// What the engine finds wrong with the file; "ok" is nothing.
+    pub(super) fn check(&self) -> rusqlite::Result<String> {
+        self.raw.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
     }
 
     fn with_pragmas(raw: rusqlite::Connection) -> rusqlite::Result<Self> {

@@ -1,0 +1,390 @@
+//! `platform-fleet backup` and `restore`: everything a server needs to be itself again, copied while it runs.
+//!
+//! A backup is a folder with the shape of a data folder, and a note that says when it was made and that it is whole:
+//! it appears under its name at the end. The two databases are held at one moment, a few milliseconds apart (the state
+//! first: logs of parts that the state does not know are dropped, a part without its last lines is whole). The state
+//! says which artifacts it needs; artifacts never change, and where one was removed after that moment the databases are
+//! taken once more. Of a server on PostgreSQL the databases are not in it: that is `pg_dump`'s work (docs/database.md).
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Read, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use ring::digest;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    authn::KEY_FILE,
+    clock::{Clock, Millis},
+    hex,
+    store::{DbError, LOGS_FILE, STATE_FILE, Still, StillError, artifacts},
+};
+
+/// The note. Its presence says that the folder is a whole backup.
+const NOTE: &str = "backup.json";
+/// What later versions may have to read differently.
+const FORMAT: u32 = 1;
+/// Moments tried: each time somebody deleted a module's file while its copy was about to be made.
+const MOMENTS_MAX: usize = 10;
+/// Read and written at a time.
+const CHUNK_BYTES: usize = 256 << 10;
+/// Folders below `releases`, those first that refer to what is in the later ones.
+const RELEASES: [&str; 4] = ["channel", "release", ".", "artifact"];
+
+/// Why there is no backup, or nothing was restored. For the person who asked.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// Nothing is overwritten.
+    #[error("{path} is there already: name another one")]
+    There {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// The disk said no.
+    #[error("cannot {what} {path}")]
+    File {
+        /// What was to be done.
+        what: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// See [`StillError`].
+    #[error(transparent)]
+    Database(#[from] StillError),
+    /// The state could not be read.
+    #[error("cannot read the database")]
+    Read(#[from] DbError),
+    /// Somebody deletes faster than this copies.
+    #[error("the file {digest} of the registry is not in the artifact store")]
+    Missing {
+        /// Which.
+        digest: String,
+    },
+    /// Not made by `backup`, or not to its end.
+    #[error("{path} is no backup of this program, or not a whole one: it has no readable {NOTE}")]
+    NoBackup {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// Of a later program.
+    #[error(
+        "the backup has the format {found}, this program knows {FORMAT}: use the version that made it, or a newer one"
+    )]
+    Newer {
+        /// What the note says.
+        found: u32,
+    },
+    /// The bytes are not those that were backed up.
+    #[error("{path} is damaged: take another backup")]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+    },
+}
+
+/// What a backup says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    /// See [`FORMAT`].
+    pub format: u32,
+    /// The program that made it.
+    pub version: String,
+    /// The moment of the databases, in milliseconds since 1970.
+    pub taken_at: Millis,
+    /// Whether the databases are in it; else they are in a dump of PostgreSQL.
+    pub databases: bool,
+    /// Whether the server's key is in it.
+    pub key: bool,
+    /// Files of the registry.
+    pub artifacts: u64,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Files of the registry whose bytes are not what they were: copied as they are.
+    pub damaged: Vec<String>,
+}
+
+/// What is to be backed up.
+#[derive(Debug, Clone)]
+pub struct Wanted<'a> {
+    /// The server's folder.
+    pub data: &'a Path,
+    /// The databases are files in it.
+    pub databases: bool,
+    /// Its artifacts are files in it.
+    pub artifacts: bool,
+    /// With the key, which opens every secret in the databases.
+    pub key: bool,
+}
+
+/// Copies a server, which may run, to a new folder.
+pub fn take(wanted: &Wanted<'_>, to: &Path) -> Result<Note, BackupError> {
+    if to.exists() {
+        return Err(BackupError::There { path: to.into() });
+    }
+    let mut name = to.file_name().map(ToOwned::to_owned).unwrap_or_default();
+    name.push(".partial");
+    let unfinished = to.with_file_name(name);
+    remove(&unfinished)?;
+    folder(&unfinished)?;
+    let outcome = fill(wanted, &unfinished).and_then(|note| {
+        let text = serde_json::to_string_pretty(&note).unwrap_or_default();
+        write(&unfinished.join(NOTE), text.as_bytes())?;
+        sync(&unfinished)?;
+        fs::rename(&unfinished, to).map_err(failed("name", to))?;
+        sync(to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")))?;
+        Ok(note)
+    });
+    if outcome.is_err() {
+        // Half a backup is none.
+        let _ = remove(&unfinished);
+    }
+    outcome
+}
+
+fn fill(wanted: &Wanted<'_>, to: &Path) -> Result<Note, BackupError> {
+    let mut note = Note {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION").into(),
+        taken_at: 0,
+        databases: wanted.databases,
+        key: wanted.key,
+        artifacts: 0,
+        bytes: 0,
+        damaged: Vec::new(),
+    };
+    let mut copies = Copies { bytes: 0, damaged: Vec::new() };
+    // First: a server with another key would be of no use.
+    if wanted.key {
+        copies.copy(&wanted.data.join(KEY_FILE), &to.join(KEY_FILE), 0o600)?;
+    }
+    let from = wanted.data.join("artifacts/sha256");
+    match wanted.databases {
+        true => databases(wanted, to, &from, &mut copies, &mut note)?,
+        false => {
+            note.taken_at = Clock::default().now();
+            if wanted.artifacts {
+                for digest in names(&from)? {
+                    // What is deleted while this copies need not be in it.
+                    note.artifacts += u64::from(copies.artifact(&from, &digest, to)?);
+                }
+            }
+        }
+    }
+    for below in RELEASES {
+        copies.tree(&wanted.data.join("releases").join(below), &to.join("releases").join(below), below != ".")?;
+    }
+    (note.bytes, note.damaged) = (note.bytes + copies.bytes, copies.damaged);
+    Ok(note)
+}
+
+/// Both databases at one moment, and the artifacts of that moment.
+fn databases(
+    wanted: &Wanted<'_>,
+    to: &Path,
+    from: &Path,
+    copies: &mut Copies,
+    note: &mut Note,
+) -> Result<(), BackupError> {
+    let mut missing = String::new();
+    for _ in 0..MOMENTS_MAX {
+        let state = Still::of(&wanted.data.join(STATE_FILE))?;
+        let logs = Still::of(&wanted.data.join(LOGS_FILE))?;
+        note.taken_at = Clock::default().now();
+        let digests = match wanted.artifacts {
+            true => state.read::<_, DbError>(artifacts::referred)?,
+            false => Vec::new(),
+        };
+        note.artifacts = u64::try_from(digests.len()).unwrap_or_default();
+        let gone = digests.into_iter().map(|digest| Ok((copies.artifact(from, &digest, to)?, digest)));
+        let gone = gone.filter_map(|one: Result<_, BackupError>| {
+            one.map(|(there, digest)| (!there).then_some(digest)).transpose()
+        });
+        if let Some(digest) = gone.collect::<Result<Vec<_>, _>>()?.into_iter().next() {
+            missing = digest;
+            continue;
+        }
+        for (still, name) in [(state, STATE_FILE), (logs, LOGS_FILE)] {
+            let path = to.join(name);
+            still.copy_to(&path)?;
+            note.bytes += fs::metadata(&path).map_err(failed("read", &path))?.len();
+        }
+        return Ok(());
+    }
+    Err(BackupError::Missing { digest: missing })
+}
+
+/// Makes a data folder out of a backup. The server is started with it afterwards as always.
+pub fn restore(from: &Path, data: &Path) -> Result<Note, BackupError> {
+    let note = read_note(from)?;
+    let is_empty = fs::read_dir(data).map_or_else(|_| !data.exists(), |mut entries| entries.next().is_none());
+    if !is_empty {
+        return Err(BackupError::There { path: data.into() });
+    }
+    folder(data)?;
+    let outcome = put_back(&note, from, data);
+    if outcome.is_err() {
+        // Half a server is none, and would be taken for one.
+        let _ = remove(data);
+    }
+    outcome.map(|()| note)
+}
+
+fn read_note(from: &Path) -> Result<Note, BackupError> {
+    let no_backup = || BackupError::NoBackup { path: from.into() };
+    let text = fs::read_to_string(from.join(NOTE)).map_err(|_| no_backup())?;
+    let value: serde_json::Value = serde_json::from_str(&text).map_err(|_| no_backup())?;
+    match value["format"].as_u64().and_then(|format| u32::try_from(format).ok()) {
+        Some(FORMAT) => serde_json::from_value(value).map_err(|_| no_backup()),
+        Some(found) => Err(BackupError::Newer { found }),
+        None => Err(no_backup()),
+    }
+}
+
+fn put_back(note: &Note, from: &Path, data: &Path) -> Result<(), BackupError> {
+    let mut copies = Copies { bytes: 0, damaged: Vec::new() };
+    if note.key {
+        copies.copy(&from.join(KEY_FILE), &data.join(KEY_FILE), 0o600)?;
+    }
+    if note.databases {
+        for name in [STATE_FILE, LOGS_FILE] {
+            copies.copy(&from.join(name), &data.join(name), 0o600)?;
+            Still::check(&data.join(name))?;
+        }
+    }
+    let artifacts = from.join("artifacts/sha256");
+    for digest in names(&artifacts)? {
+        if !copies.artifact(&artifacts, &digest, data)? {
+            return Err(BackupError::Damaged { path: artifacts.join(digest) });
+        }
+    }
+    if let Some(new) = copies.damaged.iter().find(|digest| !note.damaged.contains(digest)) {
+        return Err(BackupError::Damaged { path: artifacts.join(new) });
+    }
+    copies.tree(&from.join("releases"), &data.join("releases"), true)?;
+    if copies.bytes != note.bytes {
+        return Err(BackupError::Damaged { path: from.into() });
+    }
+    sync(data)
+}
+
+/// Copies files, each synced, and counts.
+struct Copies {
+    bytes: u64,
+    damaged: Vec<String>,
+}
+
+impl Copies {
+    /// One file, and what its bytes are.
+    fn copy(&mut self, from: &Path, to: &Path, mode: u32) -> Result<String, BackupError> {
+        let mut source = File::open(from).map_err(failed("read", from))?;
+        let mut target =
+            OpenOptions::new().write(true).create_new(true).mode(mode).open(to).map_err(failed("write", to))?;
+        let mut context = digest::Context::new(&digest::SHA256);
+        let mut chunk = vec![0; CHUNK_BYTES];
+        loop {
+            let count = match source.read(&mut chunk) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(again) if again.kind() == io::ErrorKind::Interrupted => continue,
+                Err(why) => return Err(failed("read", from)(why)),
+            };
+            let piece = chunk.get(..count).unwrap_or_default();
+            context.update(piece);
+            target.write_all(piece).map_err(failed("write", to))?;
+            self.bytes += u64::try_from(count).unwrap_or_default();
+        }
+        target.sync_all().map_err(failed("write", to))?;
+        Ok(hex::encode(context.finish().as_ref()))
+    }
+
+    /// A file of the registry; false if it is gone. One that was copied for an earlier moment is good for all.
+    fn artifact(&mut self, from: &Path, digest: &str, to: &Path) -> Result<bool, BackupError> {
+        let below = to.join("artifacts/sha256");
+        let target = below.join(digest);
+        if target.exists() {
+            return Ok(true);
+        }
+        folder(&below)?;
+        match self.copy(&from.join(digest), &target, 0o600) {
+            Ok(found) => {
+                if found != digest {
+                    self.damaged.push(digest.to_owned());
+                }
+                Ok(true)
+            }
+            Err(BackupError::File { what: "read", source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Ok(false)
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    /// A folder as it is; nothing if it is not there. What is removed meanwhile need not be in it.
+    fn tree(&mut self, from: &Path, to: &Path, deep: bool) -> Result<(), BackupError> {
+        for name in names(from)? {
+            let (source, target) = (from.join(&name), to.join(&name));
+            // Beside its place until it is whole.
+            if name.starts_with('.') || target.exists() && !target.is_dir() {
+                continue;
+            }
+            if source.is_dir() {
+                if deep {
+                    self.tree(&source, &target, true)?;
+                }
+                continue;
+            }
+            folder(to)?;
+            let mode = fs::metadata(&source).map_or(0o600, |found| found.permissions().mode() & 0o777);
+            match self.copy(&source, &target, mode) {
+                Err(BackupError::File { what: "read", source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+                copied => drop(copied?),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is in a folder, in order; nothing if there is no such folder.
+fn names(path: &Path) -> Result<Vec<String>, BackupError> {
+    let entries = match fs::read_dir(path) {
+        Err(none) if none.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(failed("read", path))?,
+    };
+    let named = entries.map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()));
+    let mut names = named.collect::<io::Result<Vec<_>>>().map_err(failed("read", path))?;
+    names.sort();
+    Ok(names)
+}
+
+fn folder(path: &Path) -> Result<(), BackupError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed("make the folder", path))
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), BackupError> {
+    let mut file =
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed("write", path))?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed("write", path))
+}
+
+/// The names in a folder, and in those below it, survive a power cut.
+fn sync(path: &Path) -> Result<(), BackupError> {
+    File::open(path).and_then(|folder| folder.sync_all()).map_err(failed("write", path))
+}
+
+fn remove(path: &Path) -> Result<(), BackupError> {
+    match fs::remove_dir_all(path) {
+        Err(none) if none.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done.map_err(failed("remove", path)),
+    }
+}
+
+fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BackupError {
+    let path = path.to_owned();
+    move |source| BackupError::File { what, path, source }
+}

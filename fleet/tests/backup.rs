@@ -1,0 +1,238 @@
+//! A backup taken under load, and the server made out of it.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+};
+
+mod world;
+
+use api::pb::platform::{app::v1::*, common::v1::LogEntry};
+use bytes::Bytes;
+use fleet::{
+    authn::digest_of,
+    backup::{self, BackupError, Wanted},
+    store::{Address, DbError, Tx},
+    wiring,
+};
+use world::{World, engine::ON_POSTGRES};
+
+const FILE: &str = "what a module is made of";
+
+fn wanted(data: &Path) -> Wanted<'_> {
+    Wanted { data, databases: !ON_POSTGRES, artifacts: true, key: true }
+}
+
+/// A registry item with one file.
+async fn publish(world: &World, organization: &str) {
+    let context = &world.server.context;
+    let digest = digest_of(FILE);
+    let mut file = context.artifacts.begin().await.unwrap();
+    file.add(Bytes::from_static(FILE.as_bytes())).await.unwrap();
+    file.keep(&digest).await.unwrap();
+    let organization = organization.to_owned();
+    let rows = move |tx: &Tx<'_>| {
+        tx.run(
+            "INSERT INTO registry_items (id, organization_id, name, type, visibility, url, description, details,
+                 created_at, updated_at) VALUES ('item', $1, 'm', 3, 1, '', '', $2, 1, 1)",
+            &[(&organization).into(), fleet::store::Arg::Blob(b"")],
+        )?;
+        tx.run(
+            "INSERT INTO registry_versions (item_id, version, details, created_at) VALUES ('item', '1.0.0', $1, 1)",
+            &[fleet::store::Arg::Blob(b"")],
+        )?;
+        tx.run(
+            "INSERT INTO registry_files (item_id, version, platform, platform_tags, digest, bytes, uploaded_at)
+             VALUES ('item', '1.0.0', 'any', '', $1, 24, 1)",
+            &[(&digest).into()],
+        )
+        .map(drop)
+    };
+    context.store.write::<_, DbError>(rows).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_acknowledged_before_a_backup_is_in_it() {
+    let world = World::new().await;
+    let owner = world.owner("Acme").await;
+    owner.location("North", None).await;
+    let part = owner.main_part(&owner.machine("", "arm").await).await;
+    publish(&world, &owner.organization).await;
+    let data = world.folder.path().join("data");
+    fs::create_dir_all(data.join("releases/channel")).unwrap();
+    fs::write(data.join("releases/channel/stable.json"), "{}").unwrap();
+    fs::write(data.join("releases/root.1.json"), "{}").unwrap();
+    fs::write(data.join("releases/.1.part"), "half").unwrap();
+    let log = |message: String| {
+        let entry = LogEntry { level: "info".into(), message, ..LogEntry::default() };
+        LogRequest { id: part.id.clone(), logs: vec![entry] }
+    };
+
+    // Writers that never pause.
+    let (ended, before) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(true)));
+    let (tell, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let mut writers = Vec::new();
+    for writer in 0..4 {
+        let (client, tell, ended, before) = (owner.client.clone(), tell.clone(), ended.clone(), before.clone());
+        let (organization, log) = (owner.organization.clone(), log(format!("writer {writer}")));
+        writers.push(tokio::spawn(async move {
+            for n in 0.. {
+                let name = format!("{writer}-{n}");
+                let request = CreateLocationRequest {
+                    organization_id: organization.clone(),
+                    name: name.clone(),
+                    parent_location_id: None,
+                };
+                client.app::<_, CreateLocationResponse>("CreateLocation", request).await.unwrap();
+                let mut log = log.clone();
+                log.logs[0].message = name.clone();
+                client.call::<_, LogResponse>("/platform.app.v1.RobotService/Log", log).await.unwrap();
+                let _ = tell.send((name, before.load(SeqCst)));
+                if ended.load(SeqCst) {
+                    return;
+                }
+            }
+        }));
+    }
+    drop(tell);
+    let mut names = Vec::new();
+    for _ in 0..40 {
+        names.push(heard.recv().await.unwrap().0);
+    }
+    before.store(false, SeqCst);
+    // On PostgreSQL its own program takes the databases, first.
+    let dump = world::engine::url(world.folder.path()).map(|url| test_postgres::shared().unwrap().dump(&url));
+    let to = world.folder.path().join("backup");
+    let note = tokio::task::spawn_blocking({
+        let (data, to) = (data.clone(), to.clone());
+        move || backup::take(&wanted(&data), &to).unwrap()
+    })
+    .await
+    .unwrap();
+    ended.store(true, SeqCst);
+    let mut after = 0;
+    while let Some((name, was_before)) = heard.recv().await {
+        match was_before {
+            true => names.push(name),
+            false => after += 1,
+        }
+    }
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    assert!(after > 0, "the load went on meanwhile");
+    assert_eq!((note.artifacts, note.databases, note.key, note.damaged.len()), (1, !ON_POSTGRES, true, 0));
+    for name in ["", "server.key", "backup.json"] {
+        assert_eq!(fs::metadata(to.join(name)).unwrap().permissions().mode() & 0o077, 0, "{name:?}");
+    }
+    assert!(!to.join("releases/.1.part").exists(), "what was not whole yet");
+    let again = backup::take(&wanted(&data), &to).unwrap_err();
+    assert!(matches!(again, BackupError::There { .. }), "{again}");
+
+    // The first server is lost.
+    let (key_id, key, organization) = (owner.key_id.clone(), owner.key.clone(), owner.organization.clone());
+    drop(owner);
+    let World { folder, server } = world;
+    server.stop().await;
+    fs::remove_dir_all(&data).unwrap();
+    let new = folder.path().join("new");
+    backup::restore(&to, &new).unwrap();
+    let database = dump.map(|dump| Address::parse(&test_postgres::shared().unwrap().restored(&dump)).unwrap());
+    let options = wiring::Options { folder: new.clone(), database, ..Default::default() };
+    let world = World { folder, server: wiring::start(options).await.unwrap() };
+    let client = world.login("api-key", &key_id, &key).await.unwrap();
+    let list = ListLocationsRequest { organization_id: organization };
+    let listed: ListLocationsResponse = client.app("ListLocations", list).await.unwrap();
+    let there: Vec<String> = listed.locations.into_iter().map(|location| location.name).collect();
+    let request = GetRobotPartLogsRequest { id: part.id.clone(), limit: Some(1000), ..Default::default() };
+    let page: GetRobotPartLogsResponse = client.app("GetRobotPartLogs", request).await.unwrap();
+    assert_eq!(page.next_page_token, "");
+    let lines: Vec<String> = page.logs.into_iter().map(|entry| entry.message).collect();
+    for name in &names {
+        assert!(there.contains(name), "{name} was acknowledged before and is not there");
+        assert!(lines.contains(name), "the line of {name} was acknowledged before and is not there");
+    }
+    // Its secrets open, and its files are there.
+    let request = GetRobotPartRequest { id: part.id.clone() };
+    let found: GetRobotPartResponse = client.app("GetRobotPart", request).await.unwrap();
+    let secret = found.part.unwrap().secrets.remove(0).secret;
+    assert!(!secret.is_empty());
+    world.login("robot-secret", &part.id, &secret).await.unwrap();
+    assert_eq!(fs::read_to_string(new.join("artifacts/sha256").join(digest_of(FILE))).unwrap(), FILE);
+    assert_eq!(fs::read_to_string(new.join("releases/channel/stable.json")).unwrap(), "{}");
+    // And it goes on.
+    client.call::<_, LogResponse>("/platform.app.v1.RobotService/Log", log("after".into())).await.unwrap();
+    world.end().await;
+}
+
+#[tokio::test]
+async fn what_is_no_whole_backup_is_refused() {
+    let world = World::new().await;
+    let owner = world.owner("Acme").await;
+    publish(&world, &owner.organization).await;
+    let path = |name: &str| world.folder.path().join(name);
+    let (data, new) = (path("data"), path("new"));
+    let refused = |from: &Path| {
+        let why = backup::restore(from, &new).unwrap_err();
+        assert!(!new.exists(), "half a server is none");
+        why
+    };
+    assert!(matches!(refused(&data), BackupError::NoBackup { .. }));
+    backup::take(&wanted(&data), &path("whole")).unwrap();
+    let restored = backup::restore(&path("whole"), &data).unwrap_err();
+    assert!(matches!(restored, BackupError::There { .. }), "a server is not written over: {restored}");
+    let copy = |name: &str| {
+        let to = path(name);
+        assert!(Command::new("cp").arg("-a").arg(path("whole")).arg(&to).status().unwrap().success());
+        to
+    };
+    let without_note = copy("a");
+    fs::remove_file(without_note.join("backup.json")).unwrap();
+    assert!(matches!(refused(&without_note), BackupError::NoBackup { .. }));
+    let newer = copy("b");
+    fs::write(newer.join("backup.json"), r#"{"format": 2}"#).unwrap();
+    assert!(matches!(refused(&newer), BackupError::Newer { found: 2 }));
+    let other_bytes = copy("c");
+    fs::write(other_bytes.join("artifacts/sha256").join(digest_of(FILE)), "24 bytes of another kind").unwrap();
+    assert!(matches!(refused(&other_bytes), BackupError::Damaged { .. }));
+    let lost = copy("d");
+    fs::remove_file(lost.join("artifacts/sha256").join(digest_of(FILE))).unwrap();
+    assert!(matches!(refused(&lost), BackupError::Damaged { .. }));
+    if !ON_POSTGRES {
+        let cut = copy("e");
+        let state = fs::read(cut.join("state.db")).unwrap();
+        fs::write(cut.join("state.db"), &state[..state.len() / 2]).unwrap();
+        refused(&cut);
+        // A file that the registry names and that is gone is not passed over in silence.
+        fs::remove_file(data.join("artifacts/sha256").join(digest_of(FILE))).unwrap();
+        let missing = backup::take(&wanted(&data), &path("f")).unwrap_err();
+        assert!(matches!(missing, BackupError::Missing { .. }), "{missing}");
+        assert!(!path("f").exists() && !path("f.partial").exists());
+    }
+    // The program does the same.
+    let program = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_platform-fleet"));
+        let place = world::engine::url(world.folder.path()).map(|url| format!("--database={url}"));
+        let output = command.args(arguments).args(place.filter(|_| arguments[0] == "backup")).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    fs::create_dir_all(data.join("artifacts/sha256")).unwrap();
+    fs::write(data.join("artifacts/sha256").join(digest_of(FILE)), FILE).unwrap();
+    let text = |name: &str| path(name).display().to_string();
+    let made = program(&["backup", &text("g"), "--data", &text("data"), "--without-key"]);
+    assert_eq!((made.0, &*made.2), (Some(0), ""), "{made:?}");
+    assert!(made.1.contains("no key, 1 files") && !path("g/server.key").exists(), "{made:?}");
+    let back = program(&["restore", &text("g"), "--data", &text("h")]);
+    assert_eq!((back.0, &*back.2), (Some(0), ""), "{back:?}");
+    assert!(back.1.contains("server's key is not in this backup"), "{back:?}");
+    let refused = program(&["restore", &text("g"), "--data", &text("h")]);
+    assert_eq!(refused.0, Some(1));
+    assert!(refused.2.contains("there already"), "{refused:?}");
+    world.end().await;
+}
