@@ -17,20 +17,13 @@
 //! ```
 //!
 //! Rules for users:
-//! - Call by [`There::connection`] and address [`There::owner`], so that a call never reaches the service's successor.
-//! - Signals, and calls to our own objects, come by [`There::listen`]. Who reads slowly loses the oldest and is told so; the
+//! - Call by [`There`], so that a call never reaches the service's successor.
+//! - Signals, and calls to our own objects, come by `There::listen`. Who reads slowly loses the oldest and is told so; the
 //!   connection is never held up, so that a reader may call and wait for the answer.
 //! - Calls that are not answered fail after [`CALL_MAX`].
-//! - Objects that are served (`connection.object_server()`) are gone with the connection: serve them anew in each session.
+//! - Objects that are served are gone with the connection: serve them anew in each session.
 
-use std::{
-    cell::Cell,
-    env,
-    os::fd::OwnedFd,
-    path::{Path, PathBuf},
-    rc::Rc,
-    time::Duration,
-};
+use std::{env, os::fd::OwnedFd, path::Path, rc::Rc, time::Duration};
 
 use board::Clock;
 use rustix::fs::inotify;
@@ -39,12 +32,10 @@ use smol::{
     channel::{Receiver, Sender},
     future::FutureExt as _,
     lock::Mutex,
-    stream::StreamExt as _,
 };
-use zbus::{Connection, MatchRule, Message, MessageStream, connection::Builder, message::Type, names::OwnedUniqueName};
 
-/// The bus itself.
-const DAEMON: &str = "org.freedesktop.DBus";
+use crate::dbus::{self, Connection, DAEMON, Error, Inbox, Message, Rule, Said, Tasks, Value};
+
 /// Where the bus is, when the environment does not say otherwise.
 const SOCKET: &str = "/run/dbus/system_bus_socket";
 /// How long an answer is waited for; as long as other clients wait by default.
@@ -55,15 +46,13 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 const BACK_OFF_MIN: Duration = Duration::from_secs(1);
 /// Longest time between tries. Where the socket's folder can be watched, a bus that comes is noticed at once.
 const BACK_OFF_MAX: Duration = Duration::from_secs(600);
-/// Messages that wait for one reader.
-const QUEUE: usize = 64;
 
 /// The bus could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BusError {
     /// No connection.
     #[error("no message bus: {0}")]
-    Connect(#[source] zbus::Error),
+    Connect(#[source] Error),
     /// Nobody there speaks.
     #[error("no message bus: it accepts and does not speak")]
     Mute,
@@ -79,8 +68,8 @@ pub struct Bus {
 
 struct Live {
     connection: Connection,
-    /// Runs the connection's own tasks.
-    _ticking: Task<()>,
+    /// Keep it going.
+    _tasks: Tasks,
 }
 
 impl Bus {
@@ -104,19 +93,15 @@ impl Bus {
             return Ok(live.connection.clone());
         }
         *live = None;
-        let connection = async { connect(&self.address).await.map_err(BusError::Connect) }
+        let clock = Rc::clone(&self.clock);
+        let connecting = async { Connection::open(&self.executor, clock, &self.address, CALL_MAX).await };
+        let (connection, tasks) = async { connecting.await.map_err(BusError::Connect) }
             .or(async {
                 self.clock.sleep_until(self.clock.now() + CONNECT_MAX).await;
                 Err(BusError::Mute)
             })
             .await?;
-        let inner = connection.executor().clone();
-        let ticking = self.executor.spawn(async move {
-            loop {
-                inner.tick().await;
-            }
-        });
-        *live = Some(Live { connection: connection.clone(), _ticking: ticking });
+        *live = Some(Live { connection: connection.clone(), _tasks: tasks });
         Ok(connection)
     }
 
@@ -146,7 +131,7 @@ impl Bus {
     /// Resolves with an error when the connection is lost.
     async fn wait_for(self: &Rc<Self>, name: &'static str, pause: &mut Duration) -> Result<There, String> {
         let connection = self.connection().await.map_err(|error| error.to_string())?;
-        let said = |error: zbus::Error| error.to_string();
+        let said = |error: Error| error.to_string();
         // Watched before asked, so that nothing is missed in between.
         let mut changes = owner_changes(&connection, name).await.map_err(said)?;
         let mut owner = owner_of(&connection, name).await;
@@ -155,18 +140,12 @@ impl Bus {
             if let Some(owner) = owner.take() {
                 let (alive, gone) = smol::channel::bounded(1);
                 let watch = self.executor.spawn(watch(changes, owner.clone(), alive));
-                return Ok(There {
-                    executor: Rc::clone(&self.executor),
-                    connection,
-                    owner,
-                    gone,
-                    _watch: Rc::new(watch),
-                });
+                return Ok(There { connection, owner, gone, _watch: Rc::new(watch) });
             }
             owner = match changes.next().await {
-                Some(Ok(message)) => new_owner(&message),
-                Some(Err(error)) => return Err(error.to_string()),
-                None => return Err("the message bus has hung up".to_owned()),
+                Some(Said::Message(message)) => new_owner(&message),
+                Some(Said::Lost) => owner_of(&connection, name).await,
+                None => return Err(Error::Closed.to_string()),
             };
         }
     }
@@ -175,9 +154,8 @@ impl Bus {
 /// A service that is there, until it is not.
 #[derive(Clone)]
 pub struct There {
-    executor: Rc<LocalExecutor<'static>>,
     connection: Connection,
-    owner: OwnedUniqueName,
+    owner: String,
     gone: Receiver<()>,
     _watch: Rc<Task<()>>,
 }
@@ -190,27 +168,24 @@ impl There {
 
     /// The name of this very process on the bus; its successor has another one.
     #[must_use]
-    pub fn owner(&self) -> &OwnedUniqueName {
+    pub fn owner(&self) -> &str {
         &self.owner
     }
 
     /// Messages of the bus that match `rule`, from now on.
-    pub async fn listen(&self, rule: MatchRule<'static>) -> zbus::Result<Inbox> {
-        let mut stream = MessageStream::for_match_rule(rule, &self.connection, Some(QUEUE)).await?;
-        let (sender, messages) = smol::channel::bounded(QUEUE);
-        let lost = Rc::new(Cell::new(false));
-        let told = Rc::clone(&lost);
-        // A stream that is not read at once holds up all others, and every answer.
-        let reading = self.executor.spawn(async move {
-            while let Some(Ok(message)) = stream.next().await {
-                match sender.force_send(message) {
-                    Ok(None) => {}
-                    Ok(Some(_)) => told.set(true),
-                    Err(_) => return,
-                }
-            }
-        });
-        Ok(Inbox { messages, lost, _reading: reading })
+    pub(crate) async fn listen(&self, rule: Rule) -> Result<Inbox, Error> {
+        self.connection.listen(rule).await
+    }
+
+    /// Calls a method of this very process.
+    pub(crate) async fn call(
+        &self,
+        path: &str,
+        interface: &str,
+        method: &str,
+        body: Vec<Value>,
+    ) -> Result<Message, Error> {
+        self.connection.call(&self.owner, path, interface, method, body).await
     }
 
     /// Resolves when this process has lost the name or the connection is lost. Cancel-safe; any number may wait.
@@ -220,82 +195,43 @@ impl There {
     }
 }
 
-/// Messages for one reader, in order: at most [`QUEUE`] wait.
-pub struct Inbox {
-    messages: Receiver<Message>,
-    lost: Rc<Cell<bool>>,
-    _reading: Task<()>,
-}
-
-/// What an [`Inbox`] tells.
-#[derive(Debug)]
-pub enum Said {
-    /// A message.
-    Message(Message),
-    /// The oldest were thrown away, because their reader was slow: ask how things are.
-    Lost,
-}
-
-impl Inbox {
-    /// `None` once the connection is lost. Cancel-safe.
-    pub async fn next(&mut self) -> Option<Said> {
-        if self.lost.take() {
-            return Some(Said::Lost);
-        }
-        self.messages.recv().await.ok().map(Said::Message)
-    }
-}
-
-async fn watch(mut changes: MessageStream, owner: OwnedUniqueName, _alive: Sender<()>) {
-    while let Some(Ok(message)) = changes.next().await {
-        if new_owner(&message).as_ref() != Some(&owner) {
-            return;
+async fn watch(mut changes: Inbox, owner: String, _alive: Sender<()>) {
+    while let Some(said) = changes.next().await {
+        match said {
+            Said::Message(message) if new_owner(&message).as_deref() == Some(&*owner) => {}
+            // Nothing is lost of so few; if it were, whoever uses the service finds out by beginning anew.
+            Said::Message(_) | Said::Lost => return,
         }
     }
 }
 
 /// Who has the name after this change.
-fn new_owner(change: &Message) -> Option<OwnedUniqueName> {
-    let body = change.body();
-    let (_, _, new): (&str, &str, &str) = body.deserialize().ok()?;
-    OwnedUniqueName::try_from(new).ok()
+fn new_owner(change: &Message) -> Option<String> {
+    change.nth(2)?.text().filter(|owner| !owner.is_empty()).map(str::to_owned)
 }
 
-async fn owner_changes(connection: &Connection, name: &'static str) -> zbus::Result<MessageStream> {
-    let rule = MatchRule::builder()
-        .msg_type(Type::Signal)
-        .sender(DAEMON)?
-        .interface(DAEMON)?
-        .member("NameOwnerChanged")?
-        .arg(0, name)?
-        .build();
-    MessageStream::for_match_rule(rule, connection, Some(QUEUE)).await
+async fn owner_changes(connection: &Connection, name: &'static str) -> Result<Inbox, Error> {
+    let rule = Rule {
+        sender: DAEMON.to_owned(),
+        interface: DAEMON,
+        member: "NameOwnerChanged",
+        first: name,
+        ..Rule::default()
+    };
+    connection.listen(rule).await
 }
 
-async fn owner_of(connection: &Connection, name: &str) -> Option<OwnedUniqueName> {
-    let reply = connection
-        .call_method(Some(DAEMON), "/org/freedesktop/DBus", Some(DAEMON), "GetNameOwner", &name)
-        .await
-        .ok()?;
-    let body = reply.body();
-    OwnedUniqueName::try_from(body.deserialize::<&str>().ok()?).ok()
-}
-
-async fn connect(address: &str) -> zbus::Result<Connection> {
-    Builder::address(address)?.internal_executor(false).method_timeout(CALL_MAX).max_queued(QUEUE).build().await
-}
-
-/// The file of the bus's socket, when it is one.
-fn socket_file(address: &str) -> Option<&Path> {
-    let list = address.split(';').find_map(|one| one.strip_prefix("unix:"))?;
-    list.split(',').find_map(|pair| pair.strip_prefix("path=")).map(Path::new)
+async fn owner_of(connection: &Connection, name: &str) -> Option<String> {
+    let asked = connection.call(DAEMON, "/org/freedesktop/DBus", DAEMON, "GetNameOwner", vec![Value::from(name)]);
+    asked.await.ok()?.first()?.text().map(str::to_owned)
 }
 
 /// Resolves when something is made in the folder of the bus's socket, or in the nearest folder above that is there.
 /// Never when that cannot be watched.
 async fn socket_moved(address: &str) {
-    let folder = socket_file(address).and_then(Path::parent).and_then(|folder| {
-        folder.ancestors().find(|folder| folder.is_dir()).filter(|folder| folder.parent().is_some()).map(PathBuf::from)
+    let folder = dbus::socket_file(address).and_then(|file| {
+        let folder = file.parent()?;
+        folder.ancestors().find(|folder| folder.is_dir()).filter(|folder| folder.parent().is_some()).map(Path::to_owned)
     });
     let watched = folder.and_then(|folder| watch_folder(&folder).ok());
     if let Some(watched) = watched {

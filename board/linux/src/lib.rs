@@ -11,6 +11,7 @@ pub mod bluez;
 pub mod bus;
 pub mod clock;
 pub mod console;
+pub mod dbus;
 pub mod deadline;
 pub mod host;
 mod memory;

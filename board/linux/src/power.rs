@@ -5,7 +5,7 @@ use std::{process::Command, rc::Rc};
 use async_trait::async_trait;
 use board::power::{Power, RebootError};
 
-use crate::bus::Bus;
+use crate::{bus::Bus, dbus::Value};
 
 const LOGIN_MANAGER: &str = "org.freedesktop.login1";
 /// The first that is there is asked.
@@ -27,7 +27,7 @@ impl LinuxPower {
         let connection = self.bus.connection().await.map_err(|error| error.to_string())?;
         let (path, interface) = ("/org/freedesktop/login1", "org.freedesktop.login1.Manager");
         // Asks nobody for a password.
-        let call = connection.call_method(Some(LOGIN_MANAGER), path, Some(interface), "Reboot", &false);
+        let call = connection.call(LOGIN_MANAGER, path, interface, "Reboot", vec![Value::from(false)]);
         call.await.map(drop).map_err(|error| error.to_string())
     }
 }

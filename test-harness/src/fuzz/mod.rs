@@ -1,10 +1,12 @@
-//! Nonsense for everything that a stranger near the device can reach, as fast as it can be made.
+//! Nonsense for everything that a stranger near the device or another program on it can reach, as fast as it can be made.
 //!
 //! One round has one seed: it makes requests as they should be, spoils them, and says what must hold whatever was said.
 //! A round that fails is repeated by its seed.
 
 mod http;
 mod portal;
+#[cfg(target_os = "linux")]
+mod wire;
 
 use board_sim::random::Random;
 
@@ -37,7 +39,10 @@ const LOUD: [&[u8]; 18] = [
 pub fn round(seed: u64) -> Result<(), String> {
     let random = Random::new(seed);
     http::round(&random).map_err(|story| format!("HTTP: {story}"))?;
-    portal::round(&random).map_err(|story| format!("portal: {story}"))
+    portal::round(&random).map_err(|story| format!("portal: {story}"))?;
+    #[cfg(target_os = "linux")]
+    wire::round(&random).map_err(|story| format!("message bus: {story}"))?;
+    Ok(())
 }
 
 /// Some bytes of any kind, at most `longest`.

@@ -1,27 +1,21 @@
 //! Calls to BlueZ, and its adapters.
 
-use std::{collections::HashMap, fs, path::Path};
-
-use board::bluetooth::BluetoothError;
-use serde::Serialize;
-use zbus::{
-    MatchRule, Message,
-    message::Type,
-    zvariant::{DynamicType, ObjectPath, OwnedObjectPath, OwnedValue, Value},
-};
+use std::{fs, path::Path};
 
 use super::{OBJECT_MANAGER, PROPERTIES};
-use crate::bus::{Inbox, There};
+use crate::{
+    bus::There,
+    dbus::{Error, Inbox, Message, Rule, Value},
+};
+use board::bluetooth::BluetoothError;
 
 pub(super) const ADAPTER: &str = "org.bluez.Adapter1";
 pub(super) const GATT: &str = "org.bluez.GattManager1";
 pub(super) const ADVERTISING: &str = "org.bluez.LEAdvertisingManager1";
+/// What an adapter has to have.
+const NEEDED: [&str; 3] = [ADAPTER, GATT, ADVERTISING];
 /// Where the kernel says which radios are held off.
 const RFKILL: &str = "/sys/class/rfkill";
-
-/// The properties of one interface, by name.
-pub(super) type Properties = HashMap<String, OwnedValue>;
-type Interfaces = HashMap<String, Properties>;
 
 /// BlueZ, as long as it is this very process.
 pub(super) struct Daemon {
@@ -33,22 +27,19 @@ impl Daemon {
         Daemon { there }
     }
 
-    pub(super) async fn call<B>(
+    pub(super) async fn call(
         &self,
         path: &str,
         interface: &'static str,
         method: &'static str,
-        body: &B,
-    ) -> zbus::Result<Message>
-    where
-        B: Serialize + DynamicType,
-    {
-        let owner = Some(self.there.owner().as_str());
-        self.there.connection().call_method(owner, path, Some(interface), method, body).await
+        body: Vec<Value>,
+    ) -> Result<Message, Error> {
+        self.there.call(path, interface, method, body).await
     }
 
-    pub(super) async fn get_all(&self, path: &str, interface: &'static str) -> zbus::Result<Properties> {
-        self.call(path, PROPERTIES, "GetAll", &interface).await?.body().deserialize()
+    /// The properties of one interface, by name.
+    pub(super) async fn get_all(&self, path: &str, interface: &'static str) -> Result<Value, Error> {
+        self.call(path, PROPERTIES, "GetAll", vec![Value::from(interface)]).await?.map().cloned()
     }
 
     pub(super) async fn set(
@@ -56,19 +47,19 @@ impl Daemon {
         path: &str,
         interface: &'static str,
         name: &'static str,
-        value: Value<'_>,
-    ) -> zbus::Result<()> {
-        self.call(path, PROPERTIES, "Set", &(interface, name, value)).await.map(drop)
+        yes: bool,
+    ) -> Result<(), Error> {
+        let value = Value::Variant(Box::new(Value::from(yes)));
+        self.call(path, PROPERTIES, "Set", vec![Value::from(interface), Value::from(name), value]).await.map(drop)
     }
 
     /// Paths of the adapters that can advertise and have a table of services, in order.
-    pub(super) async fn adapters(&self) -> zbus::Result<Vec<String>> {
-        let answer = self.call("/", OBJECT_MANAGER, "GetManagedObjects", &()).await?;
-        let objects: HashMap<OwnedObjectPath, Interfaces> = answer.body().deserialize()?;
-        let can =
-            |interfaces: &Interfaces| [ADAPTER, GATT, ADVERTISING].iter().all(|name| interfaces.contains_key(*name));
-        let mut adapters: Vec<String> =
-            objects.iter().filter(|(_, has)| can(has)).map(|(path, _)| path.as_str().to_owned()).collect();
+    pub(super) async fn adapters(&self) -> Result<Vec<String>, Error> {
+        let answer = self.call("/", OBJECT_MANAGER, "GetManagedObjects", Vec::new()).await?;
+        let can = |interfaces: &Value| NEEDED.iter().all(|name| interfaces.get(name).is_some());
+        let objects = answer.map()?.entries().unwrap_or_default();
+        let able = objects.iter().filter(|(_, interfaces)| can(interfaces));
+        let mut adapters: Vec<String> = able.filter_map(|(path, _)| path.text()).map(str::to_owned).collect();
         adapters.sort();
         Ok(adapters)
     }
@@ -79,25 +70,15 @@ impl Daemon {
         path: &str,
         interface: &'static str,
         member: &'static str,
-    ) -> zbus::Result<Inbox> {
-        let rule = MatchRule::builder()
-            .msg_type(Type::Signal)
-            .sender(self.there.owner().as_str().to_owned())?
-            .path_namespace(path.to_owned())?
-            .interface(interface)?
-            .member(member)?
-            .build();
-        self.there.listen(rule).await
+    ) -> Result<Inbox, Error> {
+        let sender = self.there.owner().to_owned();
+        self.there.listen(Rule { sender, below: path.to_owned(), interface, member, ..Rule::default() }).await
     }
 
     /// Calls of this process to our objects at and below `path`.
-    pub(super) async fn calls(&self, path: &str) -> zbus::Result<Inbox> {
-        let rule = MatchRule::builder()
-            .msg_type(Type::MethodCall)
-            .sender(self.there.owner().as_str().to_owned())?
-            .path_namespace(path.to_owned())?
-            .build();
-        self.there.listen(rule).await
+    pub(super) async fn calls(&self, path: &str) -> Result<Inbox, Error> {
+        let sender = self.there.owner().to_owned();
+        self.there.listen(Rule { calls: true, sender, below: path.to_owned(), ..Rule::default() }).await
     }
 
     /// Switches the adapter on. `true` when it had been off.
@@ -106,7 +87,7 @@ impl Daemon {
         if is(&properties, "Powered") {
             return Ok(false);
         }
-        match self.set(adapter, ADAPTER, "Powered", Value::from(true)).await {
+        match self.set(adapter, ADAPTER, "Powered", true).await {
             Ok(()) => Ok(true),
             // BlueZ says no more than that it failed.
             Err(error) => Err(match blocked(Path::new(RFKILL), adapter) {
@@ -147,34 +128,29 @@ fn blocked(folder: &Path, adapter: &str) -> Option<Block> {
 
 /// Whether an adapter came or went, or what it can do.
 pub(super) fn concerns_adapters(signal: &Message) -> bool {
-    let body = signal.body();
+    let of = signal.nth(1);
     // Added has properties behind the names, removed has the names alone.
-    if let Ok((_, interfaces)) = body.deserialize::<(ObjectPath<'_>, Vec<&str>)>() {
-        return interfaces.iter().any(|name| [ADAPTER, GATT, ADVERTISING].contains(name));
-    }
-    body.deserialize::<(OwnedObjectPath, Interfaces)>()
-        .is_ok_and(|(_, interfaces)| [ADAPTER, GATT, ADVERTISING].iter().any(|name| interfaces.contains_key(*name)))
+    let added = |name: &&str| of.is_some_and(|interfaces| interfaces.get(name).is_some());
+    let removed = |value: &Value| value.text().is_some_and(|name| NEEDED.contains(&name));
+    NEEDED.iter().any(added) || of.map(Value::list).unwrap_or_default().iter().any(removed)
 }
 
-pub(super) fn is(properties: &Properties, name: &str) -> bool {
-    properties.get(name).is_some_and(|value| matches!(**value, Value::Bool(true)))
+pub(super) fn is(properties: &Value, name: &str) -> bool {
+    properties.get(name).and_then(Value::boolean).unwrap_or(false)
 }
 
 /// What BlueZ says, without the library's words around it.
-pub(super) fn said(error: &zbus::Error) -> String {
+pub(super) fn said(error: &Error) -> String {
     match error {
-        zbus::Error::MethodError(name, words, _) => {
-            format!(
-                "{}: {}",
-                name.as_str().rsplit('.').next().unwrap_or_default(),
-                words.as_deref().unwrap_or("no reason")
-            )
+        Error::Named { name, words } => {
+            let kind = name.rsplit('.').next().unwrap_or_default();
+            format!("{kind}: {}", if words == name { "no reason" } else { words })
         }
         other => other.to_string(),
     }
 }
 
-pub(super) fn refused(error: &zbus::Error) -> BluetoothError {
+pub(super) fn refused(error: &Error) -> BluetoothError {
     BluetoothError::Refused(said(error))
 }
 

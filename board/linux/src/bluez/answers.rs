@@ -1,17 +1,13 @@
 //! What is answered when BlueZ calls: reads, writes, notifications, pairing.
 
-use std::collections::HashMap;
-
-use board::bluetooth::{Secretive, VALUE_BYTES_MAX, Visit, WriteRefused};
-use zbus::{
-    Message,
-    zvariant::{ObjectPath, Value},
-};
+use std::rc::Rc;
 
 use super::{
     objects::{ADVERTISEMENT, CHARACTERISTIC},
     offering::{Inner, Out},
 };
+use crate::dbus::{Message, Value};
+use board::bluetooth::{Secretive, VALUE_BYTES_MAX, Visit, WriteRefused};
 
 /// How a call ends that is not answered at once.
 pub(super) enum Answer {
@@ -28,31 +24,25 @@ pub(super) enum Answer {
 /// Phones that are let in and did not finish pairing; who comes by with ever new addresses pushes out the oldest.
 const ACCEPTED_MAX: usize = 8;
 
-/// A call's first argument as options.
-type Options<'a> = HashMap<&'a str, Value<'a>>;
-
 /// Does what was called. Calls without an arm are of no use to us, and refused.
-pub(super) fn call(inner: &Inner, message: &Message) -> Answer {
-    let header = message.header();
-    let (Some(path), Some(member)) = (header.path(), header.member()) else { return Answer::Error("Failed") };
-    let (path, interface) = (path.as_str(), header.interface().map_or("", |interface| interface.as_str()));
-    let body = message.body();
-    match (interface, member.as_str()) {
+pub(super) fn call(inner: &Inner, message: &Rc<Message>) -> Answer {
+    let path = &*message.path;
+    match (&*message.interface, &*message.member) {
         ("org.freedesktop.DBus.ObjectManager", "GetManagedObjects") if path == inner.places.table() => {
-            inner.send(Out::Table(message.clone()));
+            inner.send(Out::Table(Rc::clone(message)));
             Answer::Later
         }
         ("org.freedesktop.DBus.Properties", "GetAll") => match inner.places.advertisement_at(path) {
-            Some(at) if body.deserialize::<&str>().is_ok_and(|of| of == ADVERTISEMENT) => {
-                inner.send(Out::Advertisement(message.clone(), at));
+            Some(at) if message.first().and_then(Value::text) == Some(ADVERTISEMENT) => {
+                inner.send(Out::Advertisement(Rc::clone(message), at));
                 Answer::Later
             }
             _ => Answer::Error("InvalidArguments"),
         },
-        (CHARACTERISTIC, "ReadValue") => read(inner, path, body.deserialize().unwrap_or_default()),
-        (CHARACTERISTIC, "WriteValue") => match body.deserialize::<(Vec<u8>, Options<'_>)>() {
-            Ok((value, options)) => write(inner, message, path, value, &options),
-            Err(_) => Answer::Error("InvalidArguments"),
+        (CHARACTERISTIC, "ReadValue") => read(inner, path, message.first()),
+        (CHARACTERISTIC, "WriteValue") => match message.first() {
+            Some(Value::Bytes(value)) => write(inner, message, value, message.nth(1)),
+            _ => Answer::Error("InvalidArguments"),
         },
         (CHARACTERISTIC, "StartNotify") => notify(inner, path, true),
         (CHARACTERISTIC, "StopNotify") => notify(inner, path, false),
@@ -65,33 +55,35 @@ pub(super) fn call(inner: &Inner, message: &Message) -> Answer {
     }
 }
 
-fn read(inner: &Inner, path: &str, options: Options<'_>) -> Answer {
-    let offset = match options.get("offset") {
+/// Where in the value a phone begins.
+fn offset(options: Option<&Value>) -> usize {
+    match options.and_then(|options| options.get("offset")).map(Value::bare) {
         Some(Value::U16(offset)) => usize::from(*offset),
         _ => 0,
-    };
+    }
+}
+
+fn read(inner: &Inner, path: &str, options: Option<&Value>) -> Answer {
     let Some(uuid) = inner.uuid_at(path) else { return Answer::Error("Failed") };
-    match inner.value(uuid).get(offset..) {
+    match inner.value(uuid).get(offset(options)..) {
         Some(rest) => Answer::Bytes(rest.to_vec()),
         None => Answer::Error("InvalidOffset"),
     }
 }
 
 /// BlueZ puts long writes together; one that begins in the middle of a value means nothing here.
-fn write(inner: &Inner, message: &Message, path: &str, value: Vec<u8>, options: &Options<'_>) -> Answer {
-    if !matches!(options.get("offset"), None | Some(Value::U16(0))) {
+fn write(inner: &Inner, message: &Rc<Message>, value: &[u8], options: Option<&Value>) -> Answer {
+    if offset(options) > 0 {
         return Answer::Error("InvalidOffset");
     }
     if value.len() > VALUE_BYTES_MAX {
         return Answer::Error("InvalidValueLength");
     }
-    let Some(characteristic) = inner.uuid_at(path) else { return Answer::Error("Failed") };
-    let phone = match options.get("device") {
-        Some(Value::ObjectPath(path)) => address(path.as_str()),
-        _ => String::new(),
-    };
+    let Some(characteristic) = inner.uuid_at(&message.path) else { return Answer::Error("Failed") };
+    let device = options.and_then(|options| options.get("device")).and_then(Value::text);
+    let phone = device.map(address).unwrap_or_default();
     inner.phone_is_here(&phone);
-    let reply = Reply { outbox: inner.outbox(), message: Some(message.clone()) };
+    let reply = Reply { outbox: inner.outbox(), message: Some(Rc::clone(message)) };
     let answer = Box::new(move |answer: Result<(), WriteRefused>| {
         reply.with(match answer {
             Ok(()) => Answer::Done,
@@ -101,7 +93,7 @@ fn write(inner: &Inner, message: &Message, path: &str, value: Vec<u8>, options: 
             Err(WriteRefused::Busy) => Answer::Error("InProgress"),
         });
     });
-    inner.tell(Visit::Write { characteristic, phone, value: Secretive::new(value), answer });
+    inner.tell(Visit::Write { characteristic, phone, value: Secretive::new(value.to_vec()), answer });
     Answer::Later
 }
 
@@ -116,22 +108,22 @@ fn notify(inner: &Inner, path: &str, on: bool) -> Answer {
 }
 
 /// Somebody pairs. Nothing can be typed here: only what is answered by yes or no is possible.
-fn agent(inner: &Inner, message: &Message, member: &str) -> Answer {
-    let body = message.body();
+fn agent(inner: &Inner, message: &Rc<Message>, member: &str) -> Answer {
+    let device = || message.first().and_then(Value::text).map(address);
     let (phone, passkey) = match member {
-        "RequestConfirmation" => match body.deserialize::<(ObjectPath<'_>, u32)>() {
-            Ok((phone, passkey)) => (address(phone.as_str()), Some(passkey)),
-            Err(_) => return Answer::Error("Rejected"),
+        "RequestConfirmation" => match (device(), message.nth(1).and_then(Value::unsigned)) {
+            (Some(phone), Some(passkey)) => (phone, Some(passkey)),
+            _ => return Answer::Error("Rejected"),
         },
-        "RequestAuthorization" => match body.deserialize::<ObjectPath<'_>>() {
-            Ok(phone) => (address(phone.as_str()), None),
-            Err(_) => return Answer::Error("Rejected"),
+        "RequestAuthorization" => match device() {
+            Some(phone) => (phone, None),
+            None => return Answer::Error("Rejected"),
         },
         // A display that nobody sees; the other side's number is compared by nobody either.
         "DisplayPasskey" | "DisplayPinCode" | "Cancel" | "Release" => return Answer::Done,
         _ => return Answer::Error("Rejected"),
     };
-    let reply = Reply { outbox: inner.outbox(), message: Some(message.clone()) };
+    let reply = Reply { outbox: inner.outbox(), message: Some(Rc::clone(message)) };
     let accepted = inner.accepted();
     let whose = phone.clone();
     let answer = Box::new(move |yes| {
@@ -151,7 +143,7 @@ fn agent(inner: &Inner, message: &Message, member: &str) -> Answer {
 /// Answers a call once; when it is dropped without, the phone is told that it failed, and need not wait half a minute.
 struct Reply {
     outbox: smol::channel::Sender<Out>,
-    message: Option<Message>,
+    message: Option<Rc<Message>>,
 }
 
 impl Reply {

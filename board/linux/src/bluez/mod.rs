@@ -29,7 +29,10 @@ use board::{
 use smol::{LocalExecutor, Task, future::FutureExt as _};
 
 use self::{adapter::Daemon, offering::Offering};
-use crate::bus::{Bus, Said};
+use crate::{
+    bus::Bus,
+    dbus::{Error, Said},
+};
 
 /// BlueZ.
 const NAME: &str = "org.bluez";
@@ -118,7 +121,7 @@ async fn sessions(shared: Rc<Shared>) {
     }
 }
 
-async fn session(shared: &Rc<Shared>, daemon: &Rc<Daemon>) -> zbus::Result<Infallible> {
+async fn session(shared: &Rc<Shared>, daemon: &Rc<Daemon>) -> Result<Infallible, Error> {
     // Watched before asked, so that nothing is missed in between.
     let mut added = daemon.signals("/", OBJECT_MANAGER, "InterfacesAdded").await?;
     let mut removed = daemon.signals("/", OBJECT_MANAGER, "InterfacesRemoved").await?;
@@ -128,7 +131,7 @@ async fn session(shared: &Rc<Shared>, daemon: &Rc<Daemon>) -> zbus::Result<Infal
             match added.next().or(removed.next()).await {
                 Some(Said::Message(signal)) if !adapter::concerns_adapters(&signal) => {}
                 Some(Said::Message(_) | Said::Lost) => break,
-                None => return Err(zbus::Error::Failure("the message bus has gone".to_owned())),
+                None => return Err(Error::Closed),
             }
         }
     }

@@ -1,11 +1,9 @@
 //! What BlueZ reads of our objects: services, characteristics and advertisements, as properties.
 
-use std::collections::{BTreeMap, HashMap};
-
 use board::bluetooth::{Offer, Uuid};
-use zbus::zvariant::{ObjectPath, Value};
 
 use super::packets::{self, Packet};
+use crate::dbus::Value;
 
 pub(super) const SERVICE: &str = "org.bluez.GattService1";
 pub(super) const CHARACTERISTIC: &str = "org.bluez.GattCharacteristic1";
@@ -15,11 +13,6 @@ const INTERVAL_MIN: u32 = 100;
 const INTERVAL_MAX: u32 = 150;
 /// Seconds before the next advertisement has its turn.
 const TURN: u16 = 1;
-
-/// The properties of one interface.
-pub(super) type Properties<'a> = HashMap<&'static str, Value<'a>>;
-/// One object: its interface and its properties.
-pub(super) type Object<'a> = HashMap<&'static str, Properties<'a>>;
 
 /// Where our objects are: each offer has a place of its own, so that nothing said to one reaches the next.
 pub(super) struct Places {
@@ -69,52 +62,48 @@ pub(super) fn paths(places: &Places, offer: &Offer) -> Vec<(String, Uuid)> {
 }
 
 /// Services and characteristics, as BlueZ asks for them once. In the same order each time: phones remember what is where.
-pub(super) fn table(places: &Places, offer: &Offer) -> BTreeMap<ObjectPath<'static>, Object<'static>> {
-    let mut objects = BTreeMap::new();
-    let mut put = |path: String, interface, properties| {
-        if let Ok(path) = ObjectPath::try_from(path) {
-            objects.insert(path, HashMap::from([(interface, properties)]));
-        }
+pub(super) fn table(places: &Places, offer: &Offer) -> Value {
+    let mut objects = Vec::new();
+    let mut put = |path: String, interface: &str, properties: Value| {
+        objects.push((Value::Path(path), Value::dict_of_dicts([(interface, properties)])));
     };
     for (s, service) in offer.services.iter().enumerate() {
-        let properties =
-            HashMap::from([("UUID", Value::from(service.uuid.to_string())), ("Primary", Value::from(true))]);
-        put(places.service(s), SERVICE, properties);
+        let properties = [("UUID", Value::from(service.uuid.to_string())), ("Primary", Value::from(true))];
+        put(places.service(s), SERVICE, Value::dict(properties));
         for (c, one) in service.characteristics.iter().enumerate() {
             let mut flags = Vec::new();
             flags.extend(one.allows.read.then_some("read"));
             flags.extend(one.allows.notify.then_some("notify"));
             flags.extend(one.allows.write.then_some("write"));
             flags.extend(one.allows.write_unanswered.then_some("write-without-response"));
-            let Ok(parent) = ObjectPath::try_from(places.service(s)) else { continue };
-            let properties = HashMap::from([
+            let properties = [
                 ("UUID", Value::from(one.uuid.to_string())),
-                ("Service", Value::from(parent)),
-                ("Flags", Value::from(flags)),
-            ]);
-            put(places.characteristic(s, c), CHARACTERISTIC, properties);
+                ("Service", Value::Path(places.service(s))),
+                ("Flags", Value::texts(flags)),
+            ];
+            put(places.characteristic(s, c), CHARACTERISTIC, Value::dict(properties));
         }
     }
-    objects
+    Value::Map("oa{sa{sv}}".into(), objects)
 }
 
 /// The properties of one advertisement.
-pub(super) fn advertisement(packet: &Packet, name: &str) -> Properties<'static> {
-    let mut properties = HashMap::from([
+pub(super) fn advertisement(packet: &Packet, name: &str) -> Value {
+    let data = packet.data.as_ref().map(|(name, data)| ("ServiceData", service_data(*name, data)));
+    let properties = [
         ("Type", Value::from("peripheral")),
-        ("ServiceUUIDs", Value::from(vec![packet.service.to_string()])),
-        ("LocalName", Value::from(name.to_owned())),
+        ("ServiceUUIDs", Value::texts([packet.service.to_string()])),
+        ("LocalName", Value::from(name)),
         ("Discoverable", Value::from(true)),
         ("Duration", Value::from(TURN)),
         ("MinInterval", Value::from(INTERVAL_MIN)),
         ("MaxInterval", Value::from(INTERVAL_MAX)),
-    ]);
-    properties.extend(packet.data.as_ref().map(|(name, data)| ("ServiceData", service_data(*name, data))));
-    properties
+    ];
+    Value::dict(properties.into_iter().chain(data))
 }
 
-pub(super) fn service_data(name: Uuid, data: &[u8]) -> Value<'static> {
-    Value::from(HashMap::from([(name.to_string(), Value::from(data.to_vec()))]))
+pub(super) fn service_data(name: Uuid, data: &[u8]) -> Value {
+    Value::dict([(name.to_string(), Value::from(data.to_vec()))])
 }
 
 /// All advertisements of an offer.

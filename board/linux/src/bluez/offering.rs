@@ -6,17 +6,6 @@ use std::{
     rc::Rc,
 };
 
-use async_trait::async_trait;
-use board::bluetooth::{BluetoothError, Offer, Standing, Uuid, VALUE_BYTES_MAX, Visit};
-use smol::{
-    Task,
-    channel::{self, Receiver, Sender},
-};
-use zbus::{
-    Message,
-    zvariant::{ObjectPath, Value},
-};
-
 use super::{
     OBJECT_MANAGER, PROPERTIES, Shared,
     adapter::{ADAPTER, ADVERTISING, Daemon, GATT, refused, said},
@@ -25,7 +14,13 @@ use super::{
     packets::{self, Packet},
     tether,
 };
-use crate::bus::{Inbox, Said};
+use crate::dbus::{Error, Inbox, Message, Said, Value};
+use async_trait::async_trait;
+use board::bluetooth::{BluetoothError, Offer, Standing, Uuid, VALUE_BYTES_MAX, Visit};
+use smol::{
+    Task,
+    channel::{self, Receiver, Sender},
+};
 
 const AGENT_MANAGER: &str = "org.bluez.AgentManager1";
 const AGENT_MANAGER_PATH: &str = "/org/bluez";
@@ -40,11 +35,11 @@ const OUTBOX: usize = 64;
 /// Something for BlueZ, in the order in which it was put here.
 pub(super) enum Out {
     /// The answer to a call.
-    Answer(Message, Answer),
+    Answer(Rc<Message>, Answer),
     /// The answer to the question for all services and characteristics.
-    Table(Message),
+    Table(Rc<Message>),
     /// The answer to the question for one advertisement.
-    Advertisement(Message, usize),
+    Advertisement(Rc<Message>, usize),
     /// A value has changed, and somebody wants to know.
     Changed(Uuid),
     /// An advertisement's data have changed.
@@ -111,7 +106,7 @@ impl Offering {
             outbox,
             ended: RefCell::default(),
         });
-        let trouble = |error: zbus::Error| refused(&error);
+        let trouble = |error: Error| refused(&error);
         let calls = daemon.calls(&inner.places.root).await.map_err(trouble)?;
         let changes = daemon.signals(&adapter, PROPERTIES, "PropertiesChanged").await.map_err(trouble)?;
         let removed = daemon.signals("/", OBJECT_MANAGER, "InterfacesRemoved").await.map_err(trouble)?;
@@ -143,17 +138,15 @@ impl Offering {
             done(Done::PoweredOn);
         }
         self.register_agent().await;
-        let path =
-            |path: String| ObjectPath::try_from(path).map_err(|error| BluetoothError::Refused(error.to_string()));
-        let nothing = HashMap::<&str, Value<'_>>::new();
-        let table = path(self.inner.places.table())?;
-        let answer = self.daemon.call(&self.adapter, GATT, "RegisterApplication", &(table, &nothing)).await;
+        let registered = |place: String| vec![Value::Path(place), Value::dict::<&str>([])];
+        let table = registered(self.inner.places.table());
+        let answer = self.daemon.call(&self.adapter, GATT, "RegisterApplication", table).await;
         answer.map_err(|error| refused(&error))?;
         done(Done::Table);
         let count = self.inner.packets.borrow().len();
         for at in 0..count {
-            let place = path(self.inner.places.advertisement(at))?;
-            match self.daemon.call(&self.adapter, ADVERTISING, "RegisterAdvertisement", &(place, &nothing)).await {
+            let place = registered(self.inner.places.advertisement(at));
+            match self.daemon.call(&self.adapter, ADVERTISING, "RegisterAdvertisement", place).await {
                 Ok(_) => done(Done::Advertisement(at)),
                 // The first is what existing apps look for; an adapter that has no room for a second still serves them.
                 Err(error) if at > 0 => {
@@ -167,20 +160,20 @@ impl Offering {
 
     /// Without it nobody can pair, and everything else works.
     async fn register_agent(&self) {
-        let Ok(place) = ObjectPath::try_from(self.inner.places.agent()) else { return };
-        let registered =
-            self.daemon.call(AGENT_MANAGER_PATH, AGENT_MANAGER, "RegisterAgent", &(&place, CAPABILITY)).await;
+        let place = || Value::Path(self.inner.places.agent());
+        let body = vec![place(), Value::from(CAPABILITY)];
+        let registered = self.daemon.call(AGENT_MANAGER_PATH, AGENT_MANAGER, "RegisterAgent", body).await;
         match registered {
             Ok(_) => self.done.borrow_mut().push(Done::Agent),
             Err(error) => return log::warn!("phones cannot pair: {}", said(&error)),
         }
-        if let Err(error) = self.daemon.call(AGENT_MANAGER_PATH, AGENT_MANAGER, "RequestDefaultAgent", &place).await {
+        let first = self.daemon.call(AGENT_MANAGER_PATH, AGENT_MANAGER, "RequestDefaultAgent", vec![place()]).await;
+        if let Err(error) = first {
             log::warn!("phones may be asked by somebody else when they pair: {}", said(&error));
         }
-        let properties = self.daemon.get_all(&self.adapter, ADAPTER).await.unwrap_or_default();
-        self.pairable.set(super::adapter::is(&properties, "Pairable"));
-        if !self.pairable.get() && self.daemon.set(&self.adapter, ADAPTER, "Pairable", Value::from(true)).await.is_ok()
-        {
+        let properties = self.daemon.get_all(&self.adapter, ADAPTER).await;
+        self.pairable.set(properties.is_ok_and(|properties| super::adapter::is(&properties, "Pairable")));
+        if !self.pairable.get() && self.daemon.set(&self.adapter, ADAPTER, "Pairable", true).await.is_ok() {
             self.done.borrow_mut().push(Done::MadePairable);
         }
     }
@@ -200,24 +193,21 @@ impl Drop for Offering {
                 before.await;
             }
             for one in done.into_iter().rev() {
-                let path = |path: String| ObjectPath::try_from(path).unwrap_or_default();
-                let taken = match one {
-                    Done::PoweredOn => daemon.set(&adapter, ADAPTER, "Powered", Value::from(false)).await,
-                    Done::MadePairable => daemon.set(&adapter, ADAPTER, "Pairable", Value::from(false)).await,
-                    Done::Agent => {
-                        let agent = path(places.agent());
-                        daemon.call(AGENT_MANAGER_PATH, AGENT_MANAGER, "UnregisterAgent", &agent).await.map(drop)
+                let (path, interface, method, place) = match one {
+                    Done::PoweredOn | Done::MadePairable => {
+                        let name = if matches!(one, Done::PoweredOn) { "Powered" } else { "Pairable" };
+                        if let Err(error) = daemon.set(&adapter, ADAPTER, name, false).await {
+                            log::debug!("leaving {adapter} as it was: {}", said(&error));
+                        }
+                        continue;
                     }
-                    Done::Table => {
-                        let table = path(places.table());
-                        daemon.call(&adapter, GATT, "UnregisterApplication", &table).await.map(drop)
-                    }
+                    Done::Agent => (AGENT_MANAGER_PATH, AGENT_MANAGER, "UnregisterAgent", places.agent()),
+                    Done::Table => (&*adapter, GATT, "UnregisterApplication", places.table()),
                     Done::Advertisement(at) => {
-                        let place = path(places.advertisement(at));
-                        daemon.call(&adapter, ADVERTISING, "UnregisterAdvertisement", &place).await.map(drop)
+                        (&*adapter, ADVERTISING, "UnregisterAdvertisement", places.advertisement(at))
                     }
                 };
-                if let Err(error) = taken {
+                if let Err(error) = daemon.call(path, interface, method, vec![Value::Path(place)]).await {
                     log::debug!("taking back what was offered over Bluetooth: {}", said(&error));
                 }
             }
@@ -261,7 +251,7 @@ impl Standing for Offering {
         for phone in self.inner.phones.borrow().iter() {
             let (daemon, path) = (Rc::clone(&self.daemon), format!("{}/dev_{}", self.adapter, phone.replace(':', "_")));
             let task = async move {
-                if let Err(error) = daemon.call(&path, DEVICE, "Disconnect", &()).await {
+                if let Err(error) = daemon.call(&path, DEVICE, "Disconnect", Vec::new()).await {
                     log::debug!("sending a phone away: {}", said(&error));
                 }
             };
@@ -334,8 +324,8 @@ impl Inner {
         let phones = self.phones.borrow().clone();
         for phone in phones {
             let path = format!("{adapter}/dev_{}", phone.replace(':', "_"));
-            let there = daemon.get_all(&path, DEVICE).await.unwrap_or_default();
-            if !super::adapter::is(&there, "Connected") {
+            let there = daemon.get_all(&path, DEVICE).await;
+            if !there.is_ok_and(|there| super::adapter::is(&there, "Connected")) {
                 self.phone_is_gone(&phone);
             }
         }
@@ -372,18 +362,18 @@ async fn send(inner: Rc<Inner>, daemon: Rc<Daemon>, outbox: Receiver<Out>, offer
     let connection = daemon.there.connection();
     while let Ok(out) = outbox.recv().await {
         let sent = match out {
-            Out::Answer(message, Answer::Done) => connection.reply(&message.header(), &()).await,
-            Out::Answer(message, Answer::Bytes(bytes)) => connection.reply(&message.header(), &bytes).await,
+            Out::Answer(message, Answer::Done) => connection.reply(&message, Vec::new()).await,
+            Out::Answer(message, Answer::Bytes(bytes)) => connection.reply(&message, vec![Value::from(bytes)]).await,
             Out::Answer(message, Answer::Error(name)) => {
-                connection.reply_error(&message.header(), format!("org.bluez.Error.{name}"), &"refused").await
+                connection.reply_error(&message, &format!("org.bluez.Error.{name}"), "refused").await
             }
             Out::Answer(_, Answer::Later) => Ok(()),
-            Out::Table(message) => connection.reply(&message.header(), &objects::table(&inner.places, &offer)).await,
+            Out::Table(message) => connection.reply(&message, vec![objects::table(&inner.places, &offer)]).await,
             Out::Advertisement(message, at) => {
                 let packet = inner.packets.borrow().get(at).cloned();
                 let properties =
                     packet.map(|packet| objects::advertisement(&packet, packets::name(&offer.advertisement)));
-                connection.reply(&message.header(), &properties.unwrap_or_default()).await
+                connection.reply(&message, vec![properties.unwrap_or_else(|| Value::dict::<&str>([]))]).await
             }
             Out::Changed(uuid) => match inner.path_of(uuid) {
                 Some(path) => changed(&daemon, path, CHARACTERISTIC, "Value", Value::from(inner.value(uuid))).await,
@@ -411,11 +401,11 @@ async fn changed(
     path: &str,
     interface: &'static str,
     name: &'static str,
-    value: Value<'_>,
-) -> zbus::Result<()> {
-    let body = (interface, HashMap::from([(name, value)]), Vec::<&str>::new());
-    let owner = Some(daemon.there.owner().as_str());
-    daemon.there.connection().emit_signal(owner, path, PROPERTIES, "PropertiesChanged", &body).await
+    value: Value,
+) -> Result<(), Error> {
+    let body = vec![Value::from(interface), Value::dict([(name, value)]), Value::texts::<&str>([])];
+    let owner = daemon.there.owner();
+    daemon.there.connection().signal(owner, path, PROPERTIES, "PropertiesChanged", body).await
 }
 
 /// Phones that come, go and pair; the adapter when somebody switches it off.
@@ -425,23 +415,22 @@ async fn watch(inner: Rc<Inner>, daemon: Rc<Daemon>, mut changes: Inbox, adapter
             inner.look_again(&daemon, &adapter).await;
             continue;
         };
-        let (header, body) = (message.header(), message.body());
-        let Some(path) = header.path().map(|path| path.as_str()) else { continue };
-        let Ok((interface, changed, _)) = body.deserialize::<(&str, HashMap<&str, Value<'_>>, Vec<&str>)>() else {
+        let path = &*message.path;
+        let (Some(interface), Some(changed)) = (message.first().and_then(Value::text), message.nth(1)) else {
             continue;
         };
         let phone = address(path);
         match interface {
-            ADAPTER if path == adapter && changed.get("Powered") == Some(&Value::Bool(false)) => {
+            ADAPTER if path == adapter && changed.get("Powered").and_then(Value::boolean) == Some(false) => {
                 inner.end_switched_off(&adapter);
             }
             DEVICE => {
-                match changed.get("Connected") {
-                    Some(Value::Bool(true)) => inner.phone_is_here(&phone),
-                    Some(Value::Bool(false)) => inner.phone_is_gone(&phone),
-                    _ => {}
+                match changed.get("Connected").and_then(Value::boolean) {
+                    Some(true) => inner.phone_is_here(&phone),
+                    Some(false) => inner.phone_is_gone(&phone),
+                    None => {}
                 }
-                let may_tether = changed.contains_key("Paired") || changed.contains_key("UUIDs");
+                let may_tether = changed.get("Paired").is_some() || changed.get("UUIDs").is_some();
                 if may_tether && inner.accepted.borrow().contains(&phone) && tether::is_offered(&daemon, path).await {
                     inner.accepted.borrow_mut().retain(|other| *other != phone);
                     inner.tell(Visit::Tether { phone });
@@ -462,9 +451,9 @@ async fn watch_removal(inner: Rc<Inner>, daemon: Rc<Daemon>, mut removed: Inbox,
                 }
                 continue;
             };
-            let body = message.body();
-            let Ok((path, interfaces)) = body.deserialize::<(ObjectPath<'_>, Vec<&str>)>() else { continue };
-            if path.as_str() == adapter && interfaces.contains(&ADAPTER) {
+            let gone = message.nth(1).map(Value::list).unwrap_or_default();
+            let is_adapter = gone.iter().any(|interface| interface.text() == Some(ADAPTER));
+            if is_adapter && message.first().and_then(Value::text) == Some(&*adapter) {
                 break;
             }
         }

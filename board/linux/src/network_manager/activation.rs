@@ -1,22 +1,15 @@
 //! Waits until a connection is up, by signals, and finds out why it is not.
 
-use std::{collections::HashMap, time::Duration};
-
-use board::{Clock, Mono, network::NetworkError};
-use smol::future::FutureExt as _;
-use zbus::{
-    MatchRule, Message,
-    message::Type,
-    zvariant::{ObjectPath, Value},
-};
+use std::time::Duration;
 
 use super::{
     daemon::{ACTIVE, DEVICE, Daemon, PROPERTIES, trouble},
     known::state,
     reasons::device as reason,
-    value,
 };
-use crate::bus::{Inbox, Said};
+use crate::dbus::{Inbox, Message, Rule, Said, Value};
+use board::{Clock, Mono, network::NetworkError};
+use smol::future::FutureExt as _;
 
 /// States of a connection (`NMActiveConnectionState`).
 const UP: u32 = 2;
@@ -223,36 +216,23 @@ fn of_active(active: u32) -> u32 {
 
 /// Changes of wpa_supplicant's object for this interface.
 async fn supplicant(daemon: &Daemon, interface: &str) -> Result<Inbox, NetworkError> {
-    let connection = daemon.there.connection();
-    let call = connection.call_method(
-        Some(SUPPLICANT),
-        "/fi/w1/wpa_supplicant1",
-        Some(SUPPLICANT),
-        "GetInterface",
-        &interface,
-    );
-    let answer = call.await.map_err(trouble)?;
-    let body = answer.body();
-    let path: ObjectPath<'_> = body.deserialize().map_err(trouble)?;
-    let path = path.to_owned();
-    let rule = || {
-        Ok::<_, zbus::Error>(
-            MatchRule::builder()
-                .msg_type(Type::Signal)
-                .path(path)?
-                .interface(PROPERTIES)?
-                .member("PropertiesChanged")?
-                .arg(0, SUPPLICANT_INTERFACE)?
-                .build(),
-        )
+    let (connection, root) = (daemon.there.connection(), "/fi/w1/wpa_supplicant1");
+    let asked = connection.call(SUPPLICANT, root, SUPPLICANT, "GetInterface", vec![Value::from(interface)]);
+    let answer = asked.await.map_err(trouble)?;
+    let rule = Rule {
+        // Whoever answered, and nobody who says so.
+        sender: answer.sender.clone(),
+        path: answer.object().map_err(trouble)?.to_owned(),
+        interface: PROPERTIES,
+        member: "PropertiesChanged",
+        first: SUPPLICANT_INTERFACE,
+        ..Rule::default()
     };
-    daemon.there.listen(rule().map_err(trouble)?).await.map_err(trouble)
+    daemon.there.listen(rule).await.map_err(trouble)
 }
 
 fn authentication(message: &Message) -> Option<i64> {
-    let body = message.body();
-    let (_, changed, _): (&str, HashMap<&str, Value<'_>>, Vec<&str>) = body.deserialize().ok()?;
-    value::signed(changed.get("AuthStatusCode")?)
+    message.nth(1)?.get("AuthStatusCode")?.signed()
 }
 
 async fn read(inbox: &mut Inbox, event: impl Fn(&Message) -> Option<Event>) -> Option<Event> {
@@ -263,12 +243,10 @@ async fn read(inbox: &mut Inbox, event: impl Fn(&Message) -> Option<Event>) -> O
 }
 
 fn device_event(message: &Message) -> Option<Event> {
-    let (new, _old, reason): (u32, u32, u32) = message.body().deserialize().ok()?;
-    Some(Event::Device { new, reason })
+    Some(Event::Device { new: message.first()?.unsigned()?, reason: message.nth(2)?.unsigned()? })
 }
 
 fn active_event(message: &Message) -> Option<Event> {
-    let (state, reason): (u32, u32) = message.body().deserialize().ok()?;
-    let path = message.header().path()?.as_str().to_owned();
-    Some(Event::Active { path, state, reason })
+    let (state, reason) = (message.first()?.unsigned()?, message.nth(1)?.unsigned()?);
+    Some(Event::Active { path: message.path.clone(), state, reason })
 }

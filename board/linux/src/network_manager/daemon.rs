@@ -7,19 +7,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use super::settings::{self, Settings, WIFI_SECURITY};
+use crate::{
+    bus::There,
+    dbus::{Error, Inbox, Message, Rule, Value},
+};
 use board::network::NetworkError;
-use serde::Serialize;
-use zbus::{
-    MatchRule, Message,
-    message::Type,
-    zvariant::{DynamicType, ObjectPath, OwnedObjectPath, OwnedValue, Value},
-};
-
-use super::{
-    settings::{self, Received, WIFI_SECURITY},
-    value,
-};
-use crate::bus::{Inbox, There};
 
 /// Its name, and the interface of its first object.
 pub(super) const NAME: &str = "org.freedesktop.NetworkManager";
@@ -41,47 +34,47 @@ pub(super) const NOTHING: &str = "/";
 const TO_DISK: u32 = 0x1;
 
 /// The properties of one object.
-pub(super) struct Properties(pub HashMap<String, OwnedValue>);
+pub(super) struct Properties(Message);
 
 impl Properties {
-    fn of<'a>(&'a self, name: &str) -> Option<&'a Value<'a>> {
-        self.0.get(name).map(|value| &**value)
+    fn of(&self, name: &str) -> Option<&Value> {
+        self.0.first()?.get(name)
     }
 
     pub(super) fn text(&self, name: &str) -> &str {
-        self.of(name).and_then(value::text).unwrap_or_default()
+        self.of(name).and_then(Value::text).unwrap_or_default()
     }
 
     pub(super) fn is(&self, name: &str) -> bool {
-        self.of(name).and_then(value::boolean).unwrap_or(false)
+        self.of(name).and_then(Value::boolean).unwrap_or(false)
     }
 
     pub(super) fn number(&self, name: &str) -> u32 {
-        self.of(name).and_then(value::unsigned).unwrap_or(0)
+        self.of(name).and_then(Value::unsigned).unwrap_or(0)
     }
 
     pub(super) fn signed(&self, name: &str) -> i64 {
-        self.of(name).and_then(value::signed).unwrap_or(0)
+        self.of(name).and_then(Value::signed).unwrap_or(0)
     }
 
-    pub(super) fn bytes(&self, name: &str) -> Vec<u8> {
-        self.of(name).and_then(value::bytes).unwrap_or_default()
+    pub(super) fn bytes(&self, name: &str) -> &[u8] {
+        self.of(name).and_then(Value::bytes).unwrap_or_default()
     }
 
     /// The path of an object, where there is one.
     pub(super) fn path(&self, name: &str) -> Option<&str> {
-        self.of(name).and_then(value::text).filter(|path| *path != NOTHING && !path.is_empty())
+        self.of(name).and_then(Value::text).filter(|path| *path != NOTHING && !path.is_empty())
     }
 
     pub(super) fn paths<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a str> {
-        self.of(name).into_iter().flat_map(value::list).filter_map(value::text)
+        self.of(name).map(Value::list).unwrap_or_default().iter().filter_map(Value::text)
     }
 }
 
 /// One profile that the network manager has.
 pub(super) struct Kept {
     pub path: String,
-    pub settings: Received,
+    pub settings: Value,
 }
 
 /// The network manager, as long as it is this very process.
@@ -103,28 +96,25 @@ impl Daemon {
         Daemon { there, keys: RefCell::default() }
     }
 
-    pub(super) async fn call<B>(
+    pub(super) async fn call(
         &self,
         path: &str,
         interface: &'static str,
         method: &'static str,
-        body: &B,
-    ) -> Result<Message, NetworkError>
-    where
-        B: Serialize + DynamicType,
-    {
-        let destination = Some(self.there.owner().as_str());
-        self.there.connection().call_method(destination, path, Some(interface), method, body).await.map_err(trouble)
+        body: Vec<Value>,
+    ) -> Result<Message, NetworkError> {
+        self.there.call(path, interface, method, body).await.map_err(trouble)
     }
 
     pub(super) async fn all(&self, path: &str, interface: &'static str) -> Result<Properties, NetworkError> {
-        let answer = self.call(path, PROPERTIES, "GetAll", &interface).await?;
-        answer.body().deserialize().map(Properties).map_err(trouble)
+        let answer = self.call(path, PROPERTIES, "GetAll", vec![Value::from(interface)]).await?;
+        answer.map().map_err(trouble)?;
+        Ok(Properties(answer))
     }
 
     /// All objects, each with the properties of each of its interfaces, in one call.
     pub(super) async fn objects(&self) -> Result<Message, NetworkError> {
-        self.call("/org/freedesktop", "org.freedesktop.DBus.ObjectManager", "GetManagedObjects", &()).await
+        self.call("/org/freedesktop", "org.freedesktop.DBus.ObjectManager", "GetManagedObjects", Vec::new()).await
     }
 
     /// Signals of this process.
@@ -135,71 +125,65 @@ impl Daemon {
         member: &'static str,
         first: Option<&'static str>,
     ) -> Result<Inbox, NetworkError> {
-        let rule = || {
-            let mut rule = MatchRule::builder()
-                .msg_type(Type::Signal)
-                .sender(self.there.owner().as_str().to_owned())?
-                .interface(interface)?
-                .member(member)?;
-            if let Some(path) = path {
-                rule = rule.path(path.to_owned())?;
-            }
-            if let Some(first) = first {
-                rule = rule.arg(0, first)?;
-            }
-            Ok::<_, zbus::Error>(rule.build())
+        let rule = Rule {
+            sender: self.there.owner().to_owned(),
+            path: path.unwrap_or_default().to_owned(),
+            interface,
+            member,
+            first: first.unwrap_or_default(),
+            ..Rule::default()
         };
-        self.there.listen(rule().map_err(trouble)?).await.map_err(trouble)
+        self.there.listen(rule).await.map_err(trouble)
     }
 
     /// Every profile that there is, without its secrets.
     pub(super) async fn kept(&self) -> Result<Vec<Kept>, NetworkError> {
-        let answer = self.call(SETTINGS_PATH, SETTINGS, "ListConnections", &()).await?;
-        let paths: Vec<OwnedObjectPath> = answer.body().deserialize().map_err(trouble)?;
+        let answer = self.call(SETTINGS_PATH, SETTINGS, "ListConnections", Vec::new()).await?;
+        let Some(Value::List(..)) = answer.first() else {
+            return Err(trouble(Error::Nonsense("no list where one belongs")));
+        };
         let mut kept = Vec::new();
-        for path in paths {
+        for path in answer.first().map(Value::list).unwrap_or_default().iter().filter_map(Value::text) {
             // One that is removed meanwhile is not there.
-            if let Ok(settings) = self.settings(path.as_str()).await {
-                kept.push(Kept { path: path.as_str().to_owned(), settings });
+            if let Ok(settings) = self.settings(path).await {
+                kept.push(Kept { path: path.to_owned(), settings });
             }
         }
         Ok(kept)
     }
 
-    pub(super) async fn settings(&self, path: &str) -> Result<Received, NetworkError> {
-        let answer = self.call(path, CONNECTION, "GetSettings", &()).await?;
-        answer.body().deserialize().map_err(trouble)
+    pub(super) async fn settings(&self, path: &str) -> Result<Value, NetworkError> {
+        let answer = self.call(path, CONNECTION, "GetSettings", Vec::new()).await?;
+        answer.map().cloned().map_err(trouble)
     }
 
     /// The password of a profile, where it has one. One that is not told is an error, and not an open network.
-    pub(super) async fn secrets(&self, kept: &Kept) -> Result<Received, NetworkError> {
+    pub(super) async fn secrets(&self, kept: &Kept) -> Result<Value, NetworkError> {
+        let nothing = Value::dict_of_dicts::<&str>([]);
         if !settings::how(&kept.settings).is_by_password() {
-            return Ok(Received::new());
+            return Ok(nothing);
         }
-        let owner = Some(self.there.owner().as_str());
-        let asked = (Some(CONNECTION), "GetSecrets");
-        match self.there.connection().call_method(owner, &*kept.path, asked.0, asked.1, &WIFI_SECURITY).await {
-            Ok(answer) => answer.body().deserialize().map_err(trouble),
+        let asked = self.there.call(&kept.path, CONNECTION, "GetSecrets", vec![Value::from(WIFI_SECURITY)]);
+        match asked.await {
+            Ok(answer) => answer.map().cloned().map_err(trouble),
             // Somebody has taken it from the disk: there is nothing that could be told the next time.
-            Err(zbus::Error::MethodError(name, ..)) if name.ends_with(NO_SECRETS) => Ok(Received::new()),
+            Err(error) if error.name().is_some_and(|name| name.ends_with(NO_SECRETS)) => Ok(nothing),
             Err(error) => Err(trouble(error)),
         }
     }
 
     /// Adds a profile, on stable storage when it returns.
-    pub(super) async fn add(&self, settings: &super::settings::Settings) -> Result<(), NetworkError> {
-        let none: HashMap<&str, Value<'_>> = HashMap::new();
-        let answer = self.call(SETTINGS_PATH, SETTINGS, "AddConnection2", &(settings, TO_DISK, none)).await?;
-        let body = answer.body();
-        let (path, _): (ObjectPath<'_>, HashMap<String, OwnedValue>) = body.deserialize().map_err(trouble)?;
-        self.settle(path.as_str()).await;
+    pub(super) async fn add(&self, settings: Settings) -> Result<(), NetworkError> {
+        let body = vec![settings::value(settings), Value::from(TO_DISK), Value::dict::<&str>([])];
+        let answer = self.call(SETTINGS_PATH, SETTINGS, "AddConnection2", body).await?;
+        self.settle(answer.object().map_err(trouble)?).await;
         Ok(())
     }
 
     /// Changes a profile, on stable storage when it returns.
-    pub(super) async fn update(&self, path: &str, settings: &super::settings::Settings) -> Result<(), NetworkError> {
-        let none: HashMap<&str, Value<'_>> = HashMap::new();
-        self.call(path, CONNECTION, "Update2", &(settings, TO_DISK, none)).await?;
+    pub(super) async fn update(&self, path: &str, settings: Settings) -> Result<(), NetworkError> {
+        let body = vec![settings::value(settings), Value::from(TO_DISK), Value::dict::<&str>([])];
+        self.call(path, CONNECTION, "Update2", body).await?;
         self.settle(path).await;
         Ok(())
     }
@@ -219,26 +203,19 @@ impl Daemon {
     }
 
     pub(super) async fn delete(&self, path: &str) -> Result<(), NetworkError> {
-        self.call(path, CONNECTION, "Delete", &()).await.map(drop)
+        self.call(path, CONNECTION, "Delete", Vec::new()).await.map(drop)
     }
 
     pub(super) async fn deactivate(&self, active: &str) -> Result<(), NetworkError> {
-        self.call(PATH, NAME, "DeactivateConnection", &object(active)?).await.map(drop)
+        self.call(PATH, NAME, "DeactivateConnection", vec![Value::path(active)]).await.map(drop)
     }
 
     /// Connects by a profile on a device. The path of what is now active.
     pub(super) async fn activate(&self, profile: &str, device: &str) -> Result<String, NetworkError> {
-        let body = (object(profile)?, object(device)?, object(NOTHING)?);
-        let answer = self.call(PATH, NAME, "ActivateConnection", &body).await?;
-        let body = answer.body();
-        let path: ObjectPath<'_> = body.deserialize().map_err(trouble)?;
-        Ok(path.as_str().to_owned())
+        let body = vec![Value::path(profile), Value::path(device), Value::path(NOTHING)];
+        let answer = self.call(PATH, NAME, "ActivateConnection", body).await?;
+        answer.object().map(str::to_owned).map_err(trouble)
     }
-}
-
-/// A path that came from the network manager.
-pub(super) fn object(path: &str) -> Result<ObjectPath<'_>, NetworkError> {
-    ObjectPath::try_from(path).map_err(|error| NetworkError::Refused(error.to_string()))
 }
 
 /// A new name for a profile.
@@ -249,17 +226,11 @@ pub(super) fn uuid() -> Result<String, NetworkError> {
 }
 
 /// The bus's own complaints mean that nobody is there; the rest are the network manager's words, which hold no secret.
-pub(super) fn trouble(error: impl Into<zbus::Error>) -> NetworkError {
-    let error = error.into();
-    match &error {
-        zbus::Error::MethodError(name, words, _) => {
-            let words = words.clone().unwrap_or_else(|| name.to_string());
-            let nobody = ["ServiceUnknown", "NameHasNoOwner", "NoReply", "Disconnected"];
-            match name.strip_prefix("org.freedesktop.DBus.Error.") {
-                Some(kind) if nobody.contains(&kind) => NetworkError::Absent(words),
-                _ => NetworkError::Refused(words),
-            }
-        }
-        error => NetworkError::Absent(error.to_string()),
+pub(super) fn trouble(error: Error) -> NetworkError {
+    let Error::Named { name, words } = error else { return NetworkError::Absent(error.to_string()) };
+    let nobody = ["ServiceUnknown", "NameHasNoOwner", "NoReply", "Disconnected"];
+    match name.strip_prefix("org.freedesktop.DBus.Error.") {
+        Some(kind) if nobody.contains(&kind) => NetworkError::Absent(words),
+        _ => NetworkError::Refused(words),
     }
 }

@@ -4,22 +4,24 @@
 //! closes the hotspot by itself. Where the radio can be an access point and a station on two channels, the hotspot gets an
 //! interface of its own beside the one that joins networks.
 
-use std::{collections::HashMap, fs, net::Ipv4Addr, path::Path, time::Duration};
+use std::{fs, net::Ipv4Addr, path::Path, time::Duration};
 
 use board::network::{Hotspot, NetworkError, Subnet, overlap};
 use smol::future::FutureExt as _;
-use zbus::zvariant::{ObjectPath, OwnedValue, Value};
 
 use super::{
     NetworkManager,
     activation::{Failure, Watching},
-    daemon::{ACTIVE, DEVICE, Daemon, NAME, NOTHING, PATH, PROPERTIES, object, trouble, uuid},
+    daemon::{ACTIVE, DEVICE, Daemon, NAME, NOTHING, PATH, PROPERTIES, trouble, uuid},
     dnsmasq::Started,
     known::{self, Device, state},
     reasons::device as reason,
     settings,
 };
-use crate::netlink::{self, Addressed, Radios};
+use crate::{
+    dbus::{Error, Value},
+    netlink::{self, Addressed, Radios},
+};
 
 /// An access point that does not start is reported after 25 seconds.
 const OPEN_MAX: Duration = Duration::from_secs(45);
@@ -94,8 +96,9 @@ impl NetworkManager {
             if let Some(device) = known.devices.iter().find(|device| device.interface == name) {
                 if !mine {
                     // Not for the networks that the network manager joins by itself.
-                    let never = (DEVICE, "Autoconnect", Value::from(false));
-                    daemon.call(&device.path, PROPERTIES, "Set", &never).await?;
+                    let no = Value::Variant(Box::new(Value::from(false)));
+                    let never = vec![Value::from(DEVICE), Value::from("Autoconnect"), no];
+                    daemon.call(&device.path, PROPERTIES, "Set", never).await?;
                     mine = true;
                 }
                 if device.state >= state::DISCONNECTED {
@@ -132,15 +135,15 @@ impl NetworkManager {
         let started = Started::watch(self.run_folder(), interface);
         let mut watching = Watching::begin(daemon, device).await?;
         let settings = settings::of_hotspot(self.mark(), hotspot, interface, &uuid()?);
-        let options: HashMap<&str, Value<'_>> =
-            HashMap::from([("persist", Value::from("volatile")), ("bind-activation", Value::from("dbus-client"))]);
-        let body = (settings, object(device)?, object(NOTHING)?, options);
-        let answer = daemon.call(PATH, NAME, "AddAndActivateConnection2", &body).await?;
-        let body = answer.body();
-        let (_, active, _): (ObjectPath<'_>, ObjectPath<'_>, HashMap<String, OwnedValue>) =
-            body.deserialize().map_err(trouble)?;
+        let options =
+            Value::dict([("persist", Value::from("volatile")), ("bind-activation", Value::from("dbus-client"))]);
+        let body = vec![settings::value(settings), Value::path(device), Value::path(NOTHING), options];
+        let answer = daemon.call(PATH, NAME, "AddAndActivateConnection2", body).await?;
+        let Some(Value::Path(active)) = answer.nth(1) else {
+            return Err(trouble(Error::Nonsense("no connection where one belongs")));
+        };
         let limit = self.clock().now() + OPEN_MAX;
-        match watching.up(daemon, active.as_str(), limit, self.clock()).await {
+        match watching.up(daemon, active, limit, self.clock()).await {
             Ok(()) => {}
             Err(Failure::Network(error)) => return Err(error),
             Err(Failure::TimedOut | Failure::WrongPassword) => {

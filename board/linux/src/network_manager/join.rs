@@ -16,8 +16,9 @@ use super::{
     reasons::{self, Target},
     scan, security,
     security::{How, Impossible},
-    settings, value,
+    settings,
 };
+use crate::dbus::Value;
 
 /// Longest time that joining takes, whatever is tried.
 pub(super) const JOIN_MAX: Duration = Duration::from_secs(60);
@@ -50,7 +51,7 @@ impl NetworkManager {
         let secrets = match daemon.secrets(&kept).await {
             Err(NetworkError::Refused(words)) => {
                 log::debug!("the password of {key} is not told: {words}");
-                settings::Received::new()
+                Value::dict_of_dicts::<&str>([])
             }
             secrets => secrets?,
         };
@@ -157,20 +158,19 @@ impl NetworkManager {
                 if self.mark().key(&settings).is_some() || self.mark().is_hotspot(&settings) {
                     continue;
                 }
-                let of = |section: &str, name: &str| settings.get(section).and_then(|section| section.get(name));
-                let by_itself = of("connection", "autoconnect").and_then(|value| value::boolean(value)).unwrap_or(true);
-                let mode = of(settings::WIFI, "mode").and_then(|mode| value::text(mode)).unwrap_or("infrastructure");
+                let of = |section: &str, name: &str| settings.at(section, name);
+                let by_itself = of("connection", "autoconnect").and_then(Value::boolean).unwrap_or(true);
+                let mode = of(settings::WIFI, "mode").and_then(Value::text).unwrap_or("infrastructure");
                 if !by_itself || mode != "infrastructure" {
                     continue;
                 }
-                let priority =
-                    of("connection", "autoconnect-priority").and_then(|value| value::signed(value)).unwrap_or(0);
-                let used = of("connection", "timestamp")
-                    .map_or(0, |value| if let zbus::zvariant::Value::U64(at) = **value { at } else { 0 });
+                let priority = of("connection", "autoconnect-priority").and_then(Value::signed).unwrap_or(0);
+                let used = match of("connection", "timestamp").map(Value::bare) {
+                    Some(Value::U64(at)) => *at,
+                    _ => 0,
+                };
                 if best.as_ref().is_none_or(|(p, u, ..)| (priority, used) > (*p, *u)) {
-                    let ssid = of(settings::WIFI, "ssid")
-                        .and_then(|ssid| value::bytes(ssid))
-                        .and_then(|ssid| Ssid::new(&ssid));
+                    let ssid = of(settings::WIFI, "ssid").and_then(Value::bytes).and_then(Ssid::new);
                     best = Some((priority, used, device.clone(), path.to_owned(), ssid));
                 }
             }
@@ -224,7 +224,7 @@ impl NetworkManager {
 
     async fn set_way(&self, daemon: &Daemon, kept: &Kept, profile: &Profile, way: How) -> Result<(), NetworkError> {
         let uuid = settings::uuid(&kept.settings);
-        daemon.update(&kept.path, &settings::of_profile(self.mark(), profile, way, &uuid)).await
+        daemon.update(&kept.path, settings::of_profile(self.mark(), profile, way, &uuid)).await
     }
 
     /// The radio to use: the first that can be used, and rather one that can be an access point.

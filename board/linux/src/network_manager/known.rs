@@ -119,7 +119,7 @@ pub(super) async fn ask(daemon: &Daemon, mark: &Mark) -> Result<Known, NetworkEr
             if let Some(heard) = wireless.path("ActiveAccessPoint")
                 && let Ok(heard) = daemon.all(heard, ACCESS_POINT).await
             {
-                device.ssid = Ssid::new(&heard.bytes("Ssid"));
+                device.ssid = Ssid::new(heard.bytes("Ssid"));
             }
             if device.interface == mark.interface() {
                 // The hotspot's own, and no radio to choose.

@@ -16,7 +16,6 @@ mod reasons;
 mod scan;
 mod security;
 mod settings;
-mod value;
 
 use std::{
     cell::{Cell, RefCell},
@@ -46,6 +45,7 @@ use self::{
 };
 use crate::{
     bus::Bus,
+    dbus::Value,
     netlink::{Changes, Radios},
 };
 
@@ -370,10 +370,10 @@ impl Networks for NetworkManager {
         let mut there = there.into_iter();
         self.shared.stale.borrow_mut().insert(profile.key.clone());
         match there.next() {
-            None => daemon.add(&settings::of_profile(self.mark(), profile, how, &uuid()?)).await?,
+            None => daemon.add(settings::of_profile(self.mark(), profile, how, &uuid()?)).await?,
             Some(kept) => {
                 let uuid = settings::uuid(&kept.settings);
-                daemon.update(&kept.path, &settings::of_profile(self.mark(), profile, how, &uuid)).await?;
+                daemon.update(&kept.path, settings::of_profile(self.mark(), profile, how, &uuid)).await?;
             }
         }
         // An agent that was killed between asking and hearing the answer may have asked twice.
@@ -450,7 +450,7 @@ impl Networks for NetworkManager {
         if self.shared.heeded.get().unwrap_or(on.is_none()) {
             return Ok(changed);
         }
-        daemon.call(PATH, NAME, "Reload", &RELOAD_CONFIGURATION).await?;
+        daemon.call(PATH, NAME, "Reload", vec![Value::from(RELOAD_CONFIGURATION)]).await?;
         self.shared.heeded.set(Some(true));
         // The file is for the connections to come; what is connected is told by the kernel, without being disconnected.
         let wanted = |on| interfaces().map(|interface| (interface, on)).collect();

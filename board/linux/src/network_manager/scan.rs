@@ -1,20 +1,18 @@
 //! Listens to the air.
 
-use std::{collections::HashMap, time::Duration};
+use std::time::Duration;
 
 use board::{
     Clock,
     network::{NetworkError, Ssid},
 };
 use smol::future::FutureExt as _;
-use zbus::zvariant::{ObjectPath, Value};
 
 use super::{
     daemon::{ACCESS_POINT, Daemon, PROPERTIES, WIRELESS, trouble},
     security::{Heard, Offer},
-    value,
 };
-use crate::bus::Said;
+use crate::dbus::{Said, Value};
 
 /// Longest time that a radio may take to listen on all channels.
 const LISTEN_MAX: Duration = Duration::from_secs(20);
@@ -31,11 +29,9 @@ pub(super) async fn listen(
 ) -> Result<(), NetworkError> {
     let mut changes = daemon.signals(Some(device), PROPERTIES, "PropertiesChanged", Some(WIRELESS)).await?;
     let before = daemon.all(device, WIRELESS).await?.signed("LastScan");
-    let mut options: HashMap<&str, Value<'_>> = HashMap::new();
-    if let Some(wanted) = wanted {
-        options.insert("ssids", Value::from(vec![wanted.bytes().to_vec()]));
-    }
-    if let Err(refused) = daemon.call(device, WIRELESS, "RequestScan", &options).await {
+    let names = |wanted: &Ssid| ("ssids", Value::List("ay".into(), vec![Value::from(wanted.bytes().to_vec())]));
+    let options = Value::dict(wanted.map(names));
+    if let Err(refused) = daemon.call(device, WIRELESS, "RequestScan", vec![options]).await {
         let now = i64::try_from(clock.now().as_nanos() / 1_000_000).unwrap_or(i64::MAX);
         let fresh = i64::try_from(FRESH.as_millis()).unwrap_or(i64::MAX);
         if before >= 0 && now.saturating_sub(before) < fresh {
@@ -54,16 +50,13 @@ pub(super) async fn listen(
                 }
                 continue;
             };
-            let body = message.body();
-            let Ok((_, changed, _)) = body.deserialize::<(&str, HashMap<&str, Value<'_>>, Vec<&str>)>() else {
-                continue;
-            };
-            if changed.get("LastScan").and_then(value::signed).is_some_and(|last| last != before) {
+            let Some(changed) = message.nth(1) else { continue };
+            if changed.get("LastScan").and_then(Value::signed).is_some_and(|last| last != before) {
                 return Ok(());
             }
             // It need not be listened to the end once it answers.
             if let Some(wanted) = wanted
-                && changed.contains_key("AccessPoints")
+                && changed.get("AccessPoints").is_some()
                 && self::heard(daemon, device).await?.iter().any(|one| one.ssid.as_ref() == Some(wanted))
             {
                 return Ok(());
@@ -82,22 +75,17 @@ pub(super) async fn listen(
 pub(super) async fn heard(daemon: &Daemon, device: &str) -> Result<Vec<Heard>, NetworkError> {
     // One call for all access points, and not one for each.
     let answer = daemon.objects().await?;
-    let body = answer.body();
-    let objects: HashMap<ObjectPath<'_>, HashMap<&str, HashMap<&str, Value<'_>>>> =
-        body.deserialize().map_err(trouble)?;
-    let of = |path: &str, interface| {
-        objects.iter().find(|(there, _)| there.as_str() == path).and_then(|(_, interfaces)| interfaces.get(interface))
-    };
-    let Some(list) = of(device, WIRELESS).and_then(|radio| radio.get("AccessPoints")) else { return Ok(Vec::new()) };
+    let objects = answer.map().map_err(trouble)?;
+    let list = objects.at(device, WIRELESS).and_then(|radio| radio.get("AccessPoints"));
     let one = |path: &str| {
-        let properties = of(path, ACCESS_POINT)?;
-        let number = |name| properties.get(name).and_then(value::unsigned).unwrap_or(0);
+        let properties = objects.at(path, ACCESS_POINT)?;
+        let number = |name| properties.get(name).and_then(Value::unsigned).unwrap_or(0);
         Some(Heard {
-            ssid: properties.get("Ssid").and_then(value::bytes).and_then(|bytes| Ssid::new(&bytes)),
+            ssid: properties.get("Ssid").and_then(Value::bytes).and_then(Ssid::new),
             signal: u8::try_from(number("Strength")).unwrap_or(100),
             offer: Offer { flags: number("Flags"), wpa: number("WpaFlags"), rsn: number("RsnFlags") },
             frequency: number("Frequency"),
         })
     };
-    Ok(value::list(list).filter_map(value::text).filter_map(one).collect())
+    Ok(list.map(Value::list).unwrap_or_default().iter().filter_map(Value::text).filter_map(one).collect())
 }

@@ -3,23 +3,18 @@
 //! Owns the mark that tells the agent's profiles from others, and both directions of the translation. Whatever was
 //! written is read back the same, so that comparing finds what somebody edited.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    net::Ipv4Addr,
-};
+use std::{collections::BTreeMap, net::Ipv4Addr};
 
 use board::network::{Address, Hotspot, Medium, Profile, Ssid};
 use secret::Secret;
-use zbus::zvariant::{OwnedValue, Value};
 
-use super::{security::How, value};
+use super::security::How;
+use crate::dbus::Value;
 
 /// A section that is sent.
-pub(super) type Section = BTreeMap<&'static str, Value<'static>>;
+pub(super) type Section = BTreeMap<&'static str, Value>;
 /// A profile that is sent.
 pub(super) type Settings = BTreeMap<&'static str, Section>;
-/// A profile that was received.
-pub(super) type Received = HashMap<String, HashMap<String, OwnedValue>>;
 
 pub(super) const WIFI: &str = "802-11-wireless";
 pub(super) const WIRED: &str = "802-3-ethernet";
@@ -48,25 +43,27 @@ impl Mark {
     }
 
     /// The key of a profile, when it is the agent's.
-    pub(super) fn key(&self, received: &Received) -> Option<String> {
+    pub(super) fn key(&self, received: &Value) -> Option<String> {
         self.user_data(received, &self.key_name())
     }
 
     /// Whether this is the agent's hotspot.
-    pub(super) fn is_hotspot(&self, received: &Received) -> bool {
+    pub(super) fn is_hotspot(&self, received: &Value) -> bool {
         self.user_data(received, &self.hotspot_name()).is_some()
     }
 
-    fn user_data(&self, received: &Received, name: &str) -> Option<String> {
-        let Value::Dict(data) = &**received.get("user")?.get("data")? else { return None };
-        let mut pairs = data.iter();
-        pairs.find_map(|(key, text)| (value::text(key)? == name).then(|| value::text(text).map(str::to_owned))?)
+    fn user_data(&self, received: &Value, name: &str) -> Option<String> {
+        received.at("user", "data")?.get(name)?.text().map(str::to_owned)
     }
 
     fn section(name: String, text: &str) -> Section {
-        let data: HashMap<String, String> = HashMap::from([(name, text.to_owned())]);
-        Section::from([("data", Value::from(data))])
+        Section::from([("data", Value::dict_of_texts([(name, text)]))])
     }
+}
+
+/// As it is sent.
+pub(super) fn value(settings: Settings) -> Value {
+    Value::dict_of_dicts(settings.into_iter().map(|(name, section)| (name, Value::dict(section))))
 }
 
 /// What is sent for a profile. `uuid` names it for the network manager.
@@ -139,10 +136,9 @@ fn of_security(how: How, psk: Option<&Secret>) -> Option<Section> {
 }
 
 /// How a profile that is there uses its secret.
-pub(super) fn how(received: &Received) -> How {
-    let of = |key| received.get(WIFI_SECURITY).and_then(|section| section.get(key));
-    match (of("key-mgmt").and_then(|management| value::text(management)), of("pmf").and_then(|pmf| value::signed(pmf)))
-    {
+pub(super) fn how(received: &Value) -> How {
+    let of = |key| received.at(WIFI_SECURITY, key);
+    match (of("key-mgmt").and_then(Value::text), of("pmf").and_then(Value::signed)) {
         (None, _) => How::Open,
         (Some("owe"), _) => How::EnhancedOpen,
         (Some("sae"), _) => How::Wpa3Only,
@@ -162,13 +158,13 @@ fn ipv4(profile: &Profile) -> Section {
             if let Some(gateway) = profile.gateway {
                 // A gateway is refused where the addresses are DHCP's; a route of one's own is not.
                 section.insert("ignore-auto-routes", Value::from(true));
-                let route: HashMap<String, Value<'static>> = HashMap::from([
-                    ("dest".to_owned(), text("0.0.0.0")),
-                    ("prefix".to_owned(), Value::from(0_u32)),
-                    ("next-hop".to_owned(), text(gateway.to_string())),
-                    ("metric".to_owned(), Value::from(profile.route_metric)),
+                let route = Value::dict([
+                    ("dest", text("0.0.0.0")),
+                    ("prefix", Value::from(0_u32)),
+                    ("next-hop", text(gateway.to_string())),
+                    ("metric", Value::from(profile.route_metric)),
                 ]);
-                section.insert("route-data", Value::from(vec![route]));
+                section.insert("route-data", Value::List("a{sv}".into(), vec![route]));
             }
         }
         Address::Fixed(address, prefix) => {
@@ -180,19 +176,16 @@ fn ipv4(profile: &Profile) -> Section {
         }
     }
     if !profile.dns.is_empty() {
-        let servers: Vec<u32> = profile.dns.iter().map(|server| u32::from_ne_bytes(server.octets())).collect();
-        section.insert("dns", Value::from(servers));
+        let server = |server: &Ipv4Addr| Value::U32(u32::from_ne_bytes(server.octets()));
+        section.insert("dns", Value::List("u".into(), profile.dns.iter().map(server).collect()));
         section.insert("ignore-auto-dns", Value::from(true));
     }
     section
 }
 
-fn addresses(address: Ipv4Addr, prefix: u8) -> Value<'static> {
-    let one: HashMap<String, Value<'static>> = HashMap::from([
-        ("address".to_owned(), text(address.to_string())),
-        ("prefix".to_owned(), Value::from(u32::from(prefix))),
-    ]);
-    Value::from(vec![one])
+fn addresses(address: Ipv4Addr, prefix: u8) -> Value {
+    let one = Value::dict([("address", text(address.to_string())), ("prefix", Value::from(u32::from(prefix)))]);
+    Value::List("a{sv}".into(), vec![one])
 }
 
 /// What is sent for the hotspot.
@@ -204,9 +197,9 @@ pub(super) fn of_hotspot(mark: &Mark, hotspot: &Hotspot, interface: &str, uuid: 
     // WPA2 alone: the radios of some boards fail phones that ask for protected management frames.
     let security = Section::from([
         ("key-mgmt", text("wpa-psk")),
-        ("proto", Value::from(vec!["rsn".to_owned()])),
-        ("pairwise", Value::from(vec!["ccmp".to_owned()])),
-        ("group", Value::from(vec!["ccmp".to_owned()])),
+        ("proto", Value::texts(["rsn"])),
+        ("pairwise", Value::texts(["ccmp"])),
+        ("group", Value::texts(["ccmp"])),
         ("pmf", Value::from(1_i32)),
         ("psk", text(hotspot.password.expose())),
     ]);
@@ -237,68 +230,65 @@ pub(super) fn of_hotspot(mark: &Mark, hotspot: &Hotspot, interface: &str, uuid: 
 }
 
 /// The network manager's name of a profile.
-pub(super) fn uuid(received: &Received) -> String {
-    let uuid = received.get("connection").and_then(|connection| connection.get("uuid"));
-    uuid.and_then(|uuid| value::text(uuid)).unwrap_or_default().to_owned()
+pub(super) fn uuid(received: &Value) -> String {
+    received.at("connection", "uuid").and_then(Value::text).unwrap_or_default().to_owned()
 }
 
 /// What is read of one of the agent's profiles; `None` when it is somebody else's.
-pub(super) fn to_profile(mark: &Mark, received: &Received, secrets: &Received) -> Option<Profile> {
+pub(super) fn to_profile(mark: &Mark, received: &Value, secrets: &Value) -> Option<Profile> {
     let key = mark.key(received)?;
-    let of =
-        |section: &str, key: &str| received.get(section).and_then(|section| section.get(key)).map(|value| &**value);
-    let medium = match of(WIFI, "ssid").and_then(value::bytes).and_then(|bytes| Ssid::new(&bytes)) {
+    let of = |section: &str, key: &str| received.at(section, key);
+    let medium = match of(WIFI, "ssid").and_then(Value::bytes).and_then(Ssid::new) {
         Some(ssid) => {
-            let psk =
-                secrets.get(WIFI_SECURITY).and_then(|section| section.get("psk")).and_then(|psk| value::text(psk));
+            let psk = secrets.at(WIFI_SECURITY, "psk").and_then(Value::text);
             Medium::Wifi {
                 ssid,
                 psk: how(received).is_by_password().then(|| Secret::from(psk.unwrap_or_default())),
-                hidden: of(WIFI, "hidden").and_then(value::boolean).unwrap_or(false),
+                hidden: of(WIFI, "hidden").and_then(Value::boolean).unwrap_or(false),
             }
         }
         None => Medium::Wired,
     };
     let fixed = of("ipv4", "address-data").and_then(first_address);
-    let manual = of("ipv4", "method").and_then(value::text) == Some("manual");
+    let manual = of("ipv4", "method").and_then(Value::text) == Some("manual");
     let address = fixed.filter(|_| manual).map_or(Address::Auto, |(address, prefix)| Address::Fixed(address, prefix));
     let gateway = match address {
         Address::Auto => of("ipv4", "route-data").and_then(way_out),
-        Address::Fixed(..) => of("ipv4", "gateway").and_then(value::text).and_then(|gateway| gateway.parse().ok()),
+        Address::Fixed(..) => of("ipv4", "gateway").and_then(Value::text).and_then(|gateway| gateway.parse().ok()),
     };
-    let server = |value: &Value<'_>| value::unsigned(value).map(|server| Ipv4Addr::from(server.to_ne_bytes()));
-    let metric = of("ipv4", "route-metric").and_then(value::signed).and_then(|metric| u32::try_from(metric).ok());
-    let priority = of("connection", "autoconnect-priority").and_then(value::signed);
+    let server = |value: &Value| value.unsigned().map(|server| Ipv4Addr::from(server.to_ne_bytes()));
+    let metric = of("ipv4", "route-metric").and_then(Value::signed).and_then(|metric| u32::try_from(metric).ok());
+    let priority = of("connection", "autoconnect-priority").and_then(Value::signed);
     Some(Profile {
         key,
         medium,
-        interface: of("connection", "interface-name").and_then(value::text).map(str::to_owned),
+        interface: of("connection", "interface-name").and_then(Value::text).map(str::to_owned),
         priority: priority.and_then(|priority| i16::try_from(priority).ok()).unwrap_or(0),
         address,
         gateway,
-        dns: of("ipv4", "dns").map(|dns| value::list(dns).filter_map(server).collect()).unwrap_or_default(),
+        dns: of("ipv4", "dns").map(Value::list).unwrap_or_default().iter().filter_map(server).collect(),
         route_metric: metric.unwrap_or(0),
     })
 }
 
 /// The first of a list of addresses with their prefixes.
-pub(super) fn first_address(list: &Value<'_>) -> Option<(Ipv4Addr, u8)> {
-    value::list(list).find_map(|one| {
-        let address = value::entry(one, "address").and_then(value::text)?.parse().ok()?;
-        Some((address, value::entry(one, "prefix").and_then(value::unsigned)?.try_into().ok()?))
+pub(super) fn first_address(list: &Value) -> Option<(Ipv4Addr, u8)> {
+    list.list().iter().find_map(|one| {
+        let address = one.get("address").and_then(Value::text)?.parse().ok()?;
+        Some((address, one.get("prefix").and_then(Value::unsigned)?.try_into().ok()?))
     })
 }
 
-fn way_out(routes: &Value<'_>) -> Option<Ipv4Addr> {
-    value::list(routes).find_map(|route| {
-        let everywhere = value::entry(route, "prefix").and_then(value::unsigned)? == 0;
-        let next = value::entry(route, "next-hop").and_then(value::text)?;
+fn way_out(routes: &Value) -> Option<Ipv4Addr> {
+    routes.list().iter().find_map(|route| {
+        let everywhere = route.get("prefix").and_then(Value::unsigned)? == 0;
+        let next = route.get("next-hop").and_then(Value::text)?;
         everywhere.then(|| next.parse().ok())?
     })
 }
 
-fn text(text: impl Into<String>) -> Value<'static> {
-    Value::from(text.into())
+fn text(text: impl Into<String>) -> Value {
+    Value::Text(text.into())
 }
 
 #[cfg(test)]

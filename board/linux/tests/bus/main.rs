@@ -96,7 +96,7 @@ fn a_service_is_seen_coming_late_restarting_and_going() {
         let mut appeared = Box::pin(bus.appeared(NAME));
         assert!(poll_once(&mut appeared).await.is_none(), "nobody is there");
         let (first, there) = smol::future::zip(service(&folder), appeared).await;
-        assert_eq!(Some(there.owner().as_str()), first.unique_name().map(|name| name.as_str()));
+        assert_eq!(Some(there.owner()), first.unique_name().map(|name| name.as_str()));
         assert!(!is_gone(&there).await);
         first.close().await.expect("a connection");
         there.gone().await;

@@ -7,19 +7,28 @@ fn mark() -> Mark {
 }
 
 /// As the network manager gives it back: secrets apart.
-fn received(settings: &Settings) -> (Received, Received) {
-    let mut secrets = Received::new();
-    let all = settings.iter().map(|(name, section)| {
-        let mut section: HashMap<String, OwnedValue> = section
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), OwnedValue::try_from(value.try_clone().unwrap()).unwrap()))
-            .collect();
+fn received(settings: &Settings) -> (Value, Value) {
+    let mut settings = settings.clone();
+    let mut secrets = Settings::new();
+    for (name, section) in &mut settings {
         if let Some(psk) = section.remove("psk") {
-            secrets.insert((*name).to_owned(), HashMap::from([("psk".to_owned(), psk)]));
+            secrets.insert(name, Section::from([("psk", psk)]));
         }
-        ((*name).to_owned(), section)
-    });
-    (all.collect(), secrets)
+    }
+    (value(settings), value(secrets))
+}
+
+/// Without one of its sections, or with another one.
+fn with_section(settings: &Value, name: &str, section: Option<Value>) -> Value {
+    let Value::Map(kind, entries) = settings else { panic!("{settings:?}") };
+    let mut entries = entries.clone();
+    entries.retain(|(key, _)| key.text() != Some(name));
+    entries.extend(section.map(|section| (Value::from(name), section)));
+    Value::Map(kind.clone(), entries)
+}
+
+fn nothing() -> Value {
+    value(Settings::new())
 }
 
 fn wifi_profile() -> Profile {
@@ -86,7 +95,7 @@ fn what_was_written_is_read_back() {
 #[test]
 fn a_password_that_was_not_told_is_left_as_it_is() {
     let (settings, _) = received(&of_profile(&mark(), &wifi_profile(), How::Wpa3Only, "u"));
-    let read = to_profile(&mark(), &settings, &Received::new()).unwrap();
+    let read = to_profile(&mark(), &settings, &nothing()).unwrap();
     assert!(matches!(&read.medium, Medium::Wifi { psk: Some(psk), .. } if psk.is_empty()));
     let written = of_profile(&mark(), &Profile { priority: 5, ..read }, How::Wpa3Only, "u");
     let security = &written[WIFI_SECURITY];
@@ -96,10 +105,10 @@ fn a_password_that_was_not_told_is_left_as_it_is() {
 
 #[test]
 fn profiles_of_others_are_not_ours() {
-    let (mut settings, secrets) = received(&of_profile(&mark(), &wifi_profile(), How::Password, "u"));
+    let (settings, secrets) = received(&of_profile(&mark(), &wifi_profile(), How::Password, "u"));
     assert_eq!(to_profile(&Mark("other".to_owned()), &settings, &secrets), None);
-    settings.remove("user");
-    assert_eq!(to_profile(&mark(), &settings, &secrets), None);
+    let unmarked = with_section(&settings, "user", None);
+    assert_eq!(to_profile(&mark(), &unmarked, &secrets), None);
     let hotspot = hotspot();
     let (settings, secrets) = received(&of_hotspot(&mark(), &hotspot, "wlan0", "u"));
     assert!(mark().is_hotspot(&settings));
@@ -108,12 +117,13 @@ fn profiles_of_others_are_not_ours() {
 
 #[test]
 fn an_edited_profile_comes_with_what_can_be_read() {
-    let (mut settings, _) = received(&of_profile(&mark(), &wired_profile(), How::Open, "u"));
+    let mut settings = of_profile(&mark(), &wired_profile(), How::Open, "u");
     let ipv4 = settings.get_mut("ipv4").unwrap();
-    ipv4.insert("address-data".to_owned(), OwnedValue::from(7_u32));
-    ipv4.insert("dns".to_owned(), OwnedValue::from(true));
-    ipv4.insert("route-metric".to_owned(), OwnedValue::from(-1_i64));
-    let read = to_profile(&mark(), &settings, &Received::new()).unwrap();
+    ipv4.insert("address-data", Value::from(7_u32));
+    ipv4.insert("dns", Value::from(true));
+    ipv4.insert("route-metric", Value::from(-1_i64));
+    let (settings, _) = received(&settings);
+    let read = to_profile(&mark(), &settings, &nothing()).unwrap();
     assert_eq!((read.address, &*read.dns, read.route_metric), (Address::Auto, &[][..], 0));
 }
 
