@@ -4,7 +4,12 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{authz::Role, releases::command::ReleaseCommand};
+use crate::{
+    authz::Role,
+    edge::{proxy::Network, throttle::Limits},
+    limits::CONNECTIONS_MAX,
+    releases::command::ReleaseCommand,
+};
 
 /// The fleet management server.
 #[derive(Debug, Parser)]
@@ -97,6 +102,28 @@ pub struct Serve {
     /// Seconds between two questions of a device: a change arrives within this.
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=5))]
     pub check_seconds: u64,
+    /// Calls a second of one key or device, over some seconds; what devices ask for counts a tenth. 0: no limit.
+    #[arg(long, value_name = "NUMBER", default_value_t = Limits::default().calls_per_key)]
+    pub calls_per_key: u32,
+    /// Streams that one key or device may have open. 0: no limit.
+    #[arg(long, value_name = "NUMBER", default_value_t = Limits::default().streams_per_key)]
+    pub streams_per_key: u32,
+    /// Calls a second without a key from one address; signing in is not among them. 0: no limit.
+    #[arg(long, value_name = "NUMBER", default_value_t = Limits::default().open_calls_per_address)]
+    pub open_calls_per_address: u32,
+    /// Wrong sign-ins a minute from one address; right ones are not counted. 0: no limit.
+    #[arg(long, value_name = "NUMBER", default_value_t = Limits::default().failures_per_address)]
+    pub sign_in_failures_per_address: u32,
+    /// Connections at the same time.
+    #[arg(long, value_name = "NUMBER", default_value_t = CONNECTIONS_MAX as u32, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_connections: u32,
+    /// Believe this proxy, an address or a network, when it says in X-Forwarded-For where a call comes from; may be
+    /// given several times. Without, the header is not looked at.
+    #[arg(long, value_name = "ADDRESS")]
+    pub trusted_proxy: Vec<Network>,
+    /// How the log on standard error is written.
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
     /// Refuse CreateOrganization: only `init` on this server makes organizations.
     #[arg(long)]
     pub no_new_organizations: bool,
@@ -107,6 +134,15 @@ pub struct Serve {
     /// When ready, print one line of JSON {"url", "address"} instead of a sentence.
     #[arg(long)]
     pub json: bool,
+}
+
+/// How the log is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// One JSON object a line.
+    Json,
 }
 
 /// Options of `init`.

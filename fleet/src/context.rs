@@ -5,8 +5,18 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::sync::{Semaphore, watch};
 
 use crate::{
-    artifacts::Artifacts, authn::Authn, authz::Authz, changes::Changes, clock::Clock, edge::metrics::Metrics,
-    logs::Logs, memory::Memory, presence::Presence, releases, services::configuration::Configurations, store::Store,
+    artifacts::Artifacts,
+    authn::Authn,
+    authz::Authz,
+    changes::Changes,
+    clock::Clock,
+    edge::{metrics::Metrics, proxy::Network, throttle::Throttle},
+    logs::Logs,
+    memory::Memory,
+    presence::Presence,
+    releases,
+    services::configuration::Configurations,
+    store::Store,
 };
 
 /// Handed to every operation. Made in `wiring.rs`.
@@ -43,6 +53,10 @@ pub struct Context {
     pub clock: Clock,
     /// What was done, counted.
     pub metrics: Metrics,
+    /// How much each caller gets.
+    pub throttle: Arc<Throttle>,
+    /// Proxies in front, which say where a call really comes from.
+    pub trusted_proxies: Vec<Network>,
     /// The data folder: databases, artifacts, signed documents.
     pub folder: PathBuf,
     /// How devices reach this server, for credentials files ("http://127.0.0.1:8080"). Unknown when it listens on every

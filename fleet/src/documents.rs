@@ -28,13 +28,23 @@ const PASSWORDS: [&str; 2] = ["psk", "hotspot_password"];
 /// The text as it is, after a look: a JSON object, not too long, not too deep.
 pub fn checked(field: &'static str, text: &str) -> Result<(), Refusal> {
     if text.len() > CONFIG_BYTES_MAX {
-        return Err(Refusal::invalid(field, format_args!("at most {CONFIG_BYTES_MAX} bytes, this has {}", text.len())));
+        return Err(Refusal::invalid(
+            field,
+            format_args!("has {} bytes: at most {CONFIG_BYTES_MAX} are kept", text.len()),
+        ));
     }
     if text.contains('\0') {
-        return Err(Refusal::invalid(field, "contains a NUL character"));
+        return Err(Refusal::invalid(field, "contains a NUL character: take it out"));
     }
     let mut json = serde_json::Deserializer::from_str(text);
-    Look { depth: 0 }.deserialize(&mut json).and_then(|()| json.end()).map_err(|why| Refusal::invalid(field, why))
+    let looked = Look { depth: 0 }.deserialize(&mut json).and_then(|()| json.end());
+    looked.map_err(|why| Refusal::invalid(field, format_args!("{}: send one JSON object", flaw(&why))))
+}
+
+/// What is wrong and where, without the value that was met there: it may be a password.
+fn flaw(why: &serde_json::Error) -> String {
+    let text = why.to_string();
+    text.rsplit_once(", expected ").map_or_else(|| text.clone(), |(_, expected)| format!("expected {expected}"))
 }
 
 /// As JSON text.

@@ -13,6 +13,7 @@ pub mod changes;
 pub mod clock;
 pub mod compose;
 pub mod context;
+pub mod contract;
 pub mod database;
 pub mod documents;
 pub mod downloads;

@@ -46,15 +46,17 @@ pub const REGISTRY_DETAILS_BYTES_MAX: usize = 1024 * 1024;
 /// Registry items of one organization.
 pub const REGISTRY_ITEMS_MAX: i64 = 10_000;
 
-/// Connections at the same time. A quiet one costs about 15 KiB.
-pub const CONNECTIONS_MAX: usize = 20_000;
+/// Until an answer begins. The slowest list takes seconds; a message that takes longer to arrive never will.
+pub const CALL_WITHIN: Duration = Duration::from_secs(60);
+/// Connections at the same time, if nobody says otherwise. A quiet one costs about 15 KiB.
+pub const CONNECTIONS_MAX: usize = 65_536;
 /// Calls at the same time on one connection.
 pub const CALLS_PER_CONNECTION_MAX: u32 = 256;
 /// Of all headers of a call.
 pub const HEADER_BYTES_MAX: u32 = 16 * 1024;
 /// A connection that has not said a word for this long never will.
 pub const FIRST_BYTE_WITHIN: Duration = Duration::from_secs(20);
-/// For the TLS handshake and for the headers of an HTTP/1.1 request.
+/// For the TLS handshake, for the first words of HTTP/2, and for the headers of an HTTP/1.1 request, the first or the next.
 pub const HEADERS_WITHIN: Duration = Duration::from_secs(20);
 /// A quiet HTTP/2 connection is asked this often whether it is still there …
 pub const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(30);

@@ -16,10 +16,10 @@ use tokio::{
 };
 
 use fleet::{
-    args::{self, Arguments, Command, Init, Place, Serve, User},
+    args::{self, Arguments, Command, Init, LogFormat, Place, Serve, User},
     authn::KEY_FILE,
     backup, database,
-    edge::ServeError,
+    edge::{ServeError, throttle},
     init,
     logs::retention::Limits,
     people, releases,
@@ -109,13 +109,8 @@ fn serve(serve: Serve) -> Result<(), Failure> {
             serve.listen
         )));
     }
-    tracing_subscriber::fmt()
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_default_env()
-                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info")),
-        )
-        .with_writer(io::stderr)
-        .init();
+    log(serve.log_format);
+    many_descriptors();
     let options = Options {
         listen: serve.listen,
         tls: serve.tls_cert.zip(serve.tls_key),
@@ -124,13 +119,21 @@ fn serve(serve: Serve) -> Result<(), Failure> {
         log_limits: Limits::new(serve.log_days, serve.log_megabytes_per_part, serve.log_megabytes),
         organizations_are_open: !serve.no_new_organizations,
         new_key: serve.new_key,
+        limits: throttle::Limits {
+            calls_per_key: serve.calls_per_key,
+            streams_per_key: serve.streams_per_key,
+            open_calls_per_address: serve.open_calls_per_address,
+            failures_per_address: serve.sign_in_failures_per_address,
+        },
+        connections_max: usize::try_from(serve.max_connections).unwrap_or(usize::MAX),
+        trusted_proxies: serve.trusted_proxy,
         durability: if serve.durable { Durability::PowerCut } else { Durability::ProcessDeath },
         ..place
     };
     runtime()?.block_on(async {
         // Before anything is started: a signal that comes while starting is not lost.
-        let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
-        let (Ok(mut terminate), Ok(mut interrupt)) = signals else {
+        let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
+        let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = signals else {
             return Err(Failure { code: exit::FAILED, sentence: "cannot listen for signals".to_owned() });
         };
         let server = wiring::start(options).await?;
@@ -140,13 +143,36 @@ fn serve(serve: Serve) -> Result<(), Failure> {
         };
         // Nobody reads: that is no reason not to serve.
         let _ = writeln!(io::stdout(), "{line}").and_then(|()| io::stdout().flush());
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+                _ = hangup.recv() => server.reload(),
+            }
         }
         server.stop().await;
         Ok(())
     })
+}
+
+/// What is told, from the environment (RUST_LOG); how, from the command line.
+fn log(format: LogFormat) {
+    let told = tracing_subscriber::EnvFilter::try_from_default_env();
+    let told = told.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let log = tracing_subscriber::fmt().with_env_filter(told).with_writer(io::stderr);
+    match format {
+        LogFormat::Text => log.init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
+    }
+}
+
+/// Each connection is a descriptor, and services are started with few of them unless they ask.
+fn many_descriptors() {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let wanted = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(problem) = rustix::process::setrlimit(rustix::process::Resource::Nofile, wanted) {
+        tracing::warn!(%problem, "could not ask for more descriptors: fewer connections are possible");
+    }
 }
 
 fn initialise(options: Init) -> Result<(), Failure> {

@@ -5,7 +5,7 @@
 
 use std::{pin::Pin, sync::Arc};
 
-use prost::Message;
+use prost::{Message, Name};
 use tonic::{Request, Response, Status};
 
 use crate::{
@@ -49,6 +49,8 @@ pub struct Operations {
 pub struct Operation {
     /// "/platform.app.v1.AppService/GetRobot"
     pub path: &'static str,
+    /// Whether the answer is a stream of messages.
+    pub streams: bool,
 }
 
 /// Whom a service is for.
@@ -76,6 +78,11 @@ fn welcome(caller: &Caller, audience: Audience) -> Result<(), Refusal> {
     }
 }
 
+/// A refusal whose field is named as in the request.
+fn within<Q: Name>(refusal: Refusal) -> Refusal {
+    refusal.within(&Q::full_name())
+}
+
 macro_rules! operations {
     (table: $(
         $service:literal for $audience:ident $server:ident :: $trait:ident {
@@ -84,7 +91,10 @@ macro_rules! operations {
     )*) => {
         /// Every row.
         pub const OPERATIONS: &[Operation] = &[
-            $($(Operation { path: concat!("/", $service, "/", stringify!($wire)) },)*)*
+            $($(Operation {
+                path: concat!("/", $service, "/", stringify!($wire)),
+                streams: operations!(@is_stream $kind),
+            },)*)*
         ];
 
         $(
@@ -92,6 +102,11 @@ macro_rules! operations {
                 $(operations!(@$kind $audience $method, $request, $reply, $function);)*
             }
         )*
+
+        /// Whether the operation answers with a stream.
+        pub(crate) fn streams(path: &str) -> bool {
+            $($((operations!(@is_stream $kind) && path == concat!("/", $service, "/", stringify!($wire))) ||)*)* false
+        }
 
         /// Whether the operation takes a file of any size: it is given the body of the call, by [`upload`].
         pub(crate) fn takes_upload(path: &str) -> bool {
@@ -106,21 +121,24 @@ macro_rules! operations {
             incoming: &mut Incoming,
         ) -> Result<Vec<u8>, Refusal> {
             $($(operations!(
-                @upload $kind $audience context path caller incoming,
+                @upload $kind $audience $request, context path caller incoming,
                 concat!("/", $service, "/", stringify!($wire)), $function
             );)*)*
             Err(Refusal::not_found("upload", path))
         }
     };
+    (@is_stream stream) => { true };
+    (@is_stream $other:ident) => { false };
     (@is_upload upload) => { true };
     (@is_upload $other:ident) => { false };
-    (@upload upload $audience:ident $context:ident $path:ident $caller:ident $incoming:ident, $here:expr, $function:path) => {
+    (@upload upload $audience:ident $request:ty, $context:ident $path:ident $caller:ident $incoming:ident, $here:expr, $function:path) => {
         if $path == $here {
             welcome(&$caller, Audience::$audience)?;
-            return Ok($function($context, $caller, $incoming).await?.encode_to_vec());
+            let reply = $function($context, $caller, $incoming).await;
+            return Ok(reply.map_err(within::<$request>)?.encode_to_vec());
         }
     };
-    (@upload $other:ident $audience:ident $context:ident $path:ident $caller:ident $incoming:ident, $here:expr, $function:path) => {};
+    (@upload $other:ident $audience:ident $request:ty, $context:ident $path:ident $caller:ident $incoming:ident, $here:expr, $function:path) => {};
     // The framework's own way to it stays UNIMPLEMENTED: the edge never takes it.
     (@upload $audience:ident $method:ident, $request:ty, $reply:ty, $function:path) => {};
     // What `async_trait` would make of an `async fn`; it cannot look into a macro in its place.
@@ -132,7 +150,8 @@ macro_rules! operations {
         {
             Box::pin(async move {
                 let caller = caller(&mut request, Audience::$audience)?;
-                Ok(Response::new($function(&self.context, caller, request.into_inner()).await?))
+                let reply = $function(&self.context, caller, request.into_inner()).await;
+                Ok(Response::new(reply.map_err(within::<$request>)?))
             })
         }
     };

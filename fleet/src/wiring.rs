@@ -20,9 +20,9 @@ use crate::{
     authz::Authz,
     clock::Clock,
     context::Context,
-    edge::{self, Edge, ServeError, TlsError, metrics::Metrics},
+    edge::{self, Certificate, Edge, ServeError, TlsError, metrics::Metrics, proxy::Network, throttle},
     ids,
-    limits::UPLOADS_MAX,
+    limits::{CONNECTIONS_MAX, UPLOADS_MAX},
     logs::{self, Logs},
     memory::{self, Memory},
     presence, releases,
@@ -54,6 +54,12 @@ pub struct Options {
     pub organizations_are_open: bool,
     /// The key file counts from now on, whatever key the database was used with before.
     pub new_key: bool,
+    /// How much each caller gets.
+    pub limits: throttle::Limits,
+    /// Connections at the same time.
+    pub connections_max: usize,
+    /// Proxies in front that are believed when they say where a call comes from.
+    pub trusted_proxies: Vec<Network>,
 }
 
 impl Default for Options {
@@ -70,6 +76,9 @@ impl Default for Options {
             log_limits: logs::retention::Limits::default(),
             organizations_are_open: true,
             new_key: false,
+            limits: throttle::Limits::default(),
+            connections_max: CONNECTIONS_MAX,
+            trusted_proxies: Vec::new(),
         }
     }
 }
@@ -127,6 +136,7 @@ pub struct Running {
     /// For tests and for commands that run inside the server.
     pub context: Arc<Context>,
     stop: watch::Sender<bool>,
+    reload: watch::Sender<u64>,
     port: JoinHandle<()>,
     clock_work: JoinHandle<()>,
     news: JoinHandle<()>,
@@ -136,6 +146,11 @@ pub struct Running {
 }
 
 impl Running {
+    /// Reads the certificate again, as if its files had changed.
+    pub fn reload(&self) {
+        self.reload.send_modify(|times| *times += 1);
+    }
+
     /// Stops taking connections, lets running calls finish, writes down what is only in memory.
     pub async fn stop(self) {
         let _ = self.stop.send(true);
@@ -202,6 +217,8 @@ pub async fn context(
         clock: Clock::default(),
         server: ids::new_id(),
         metrics: Metrics::default(),
+        throttle: Arc::new(throttle::Throttle::new(options.limits)),
+        trusted_proxies: options.trusted_proxies.clone(),
         folder: options.folder.clone(),
         address,
         draining,
@@ -211,10 +228,10 @@ pub async fn context(
 
 /// Starts everything; the port answers when this returns.
 pub async fn start(options: Options) -> Result<Running, StartError> {
-    let tls = options.tls.as_ref().map(|(certificate, key)| edge::acceptor(certificate, key)).transpose()?;
+    let tls = options.tls.as_ref().map(|(certificate, key)| Certificate::read(certificate, key)).transpose()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     // The port first: a second server on the same folder usually has the same port, and must not touch the files.
-    let port = Edge::bind(options.listen, tls).await?;
+    let port = Edge::bind(options.listen, tls, options.connections_max).await?;
     let address = port.listener.local_addr().unwrap_or(options.listen);
     let here = format!("{scheme}://{address}");
     let known = options.address.clone().or_else(|| (!address.ip().is_unspecified()).then(|| here.clone()));
@@ -235,8 +252,9 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let clock_work = tokio::spawn(write_presence(context.clone(), stopped.clone()));
     let pruning = tokio::spawn(logs::retention::keep_pruned(context.clone(), stopped.clone()));
     let sweeping = tokio::spawn(sweep::keep_swept(context.clone(), stopped.clone()));
-    let port = tokio::spawn(edge::serve(port, context.clone(), stopped));
-    Ok(Running { address, url, context, stop, port, clock_work, news, feeding, pruning, sweeping })
+    let (reload, reloaded) = watch::channel(0);
+    let port = tokio::spawn(edge::serve(port, context.clone(), reloaded, stopped));
+    Ok(Running { address, url, context, stop, reload, port, clock_work, news, feeding, pruning, sweeping })
 }
 
 /// Once a second, and once more at the end.

@@ -80,7 +80,8 @@ async fn http_on_grpc_paths_is_answered_with_a_sentence() {
     let operation = "/platform.app.v1.AppService/GetRobot";
     let table = [
         (format!("GET {operation} HTTP/1.1"), "415"),
-        (format!("POST {operation} HTTP/1.1\r\nContent-Type: application/json"), "415"),
+        (format!("POST {operation} HTTP/1.1\r\nContent-Type: text/plain"), "415"),
+        (format!("GET {operation} HTTP/1.1\r\nContent-Type: application/json"), "415"),
         (format!("POST {operation} HTTP/1.1\r\nContent-Type: application/grpc"), "400"),
         ("GET / HTTP/1.1".to_owned(), "404"),
         ("POST /healthz HTTP/1.1".to_owned(), "405"),
@@ -166,7 +167,16 @@ async fn health_answers_without_a_key_and_metrics_count_what_was_done() {
     assert_eq!(code(refused), Code::InvalidArgument);
     owner.location("North", None).await;
     let page = http(&world, "GET /metrics HTTP/1.1", b"").await;
-    for line in ["fleet_calls_total{code=\"3\"} 1", "kind=\"write\"} ", "fleet_connections_open "] {
+    for line in [
+        "fleet_calls_total{operation=\"proto.rpc.v1.AuthService/Authenticate\",code=\"3\"} 1",
+        "fleet_calls_total{operation=\"platform.app.v1.AppService/CreateLocation\",code=\"0\"} 1",
+        "fleet_call_seconds_count{operation=\"platform.app.v1.AppService/CreateLocation\"} 1",
+        "fleet_call_seconds_bucket{operation=\"platform.app.v1.AppService/CreateLocation\",le=\"+Inf\"} 1",
+        "fleet_refused_total{limit=\"calls_per_key\"} 0",
+        "fleet_streams_open 0",
+        "kind=\"write\"} ",
+        "fleet_connections_open ",
+    ] {
         assert!(page.contains(line), "{line}: {page}");
     }
     let forwarded = http(&world, "GET /metrics HTTP/1.1\r\nX-Forwarded-For: 203.0.113.9", b"").await;

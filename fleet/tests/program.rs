@@ -43,9 +43,13 @@ struct Server {
 
 impl Server {
     fn start(data: &Path) -> Self {
+        Self::start_with(data, |command| command.stderr(Stdio::null()))
+    }
+
+    fn start_with(data: &Path, change: impl FnOnce(&mut Command) -> &mut Command) -> Self {
         let arguments = ["serve", "--json", "--listen", "127.0.0.1:0"];
-        let mut process =
-            program(&arguments).args(place(data)).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut command = program(&arguments);
+        let mut process = change(command.args(place(data)).stdout(Stdio::piped())).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
@@ -225,6 +229,81 @@ async fn stops_in_order_when_asked() {
     assert_eq!(server.process.wait().unwrap().code(), Some(0));
     // init works beside nobody and after somebody.
     init(&data);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_is_told_of_the_end_and_a_call_under_way_is_finished() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let (organization, key_id, key) = init(&data);
+    let mut server = Server::start(&data);
+    let client = server.client(&key_id, &key).await;
+    let owner = world::Owner { organization, key_id, key, client: client.clone() };
+    let location = owner.location("North", None).await;
+    let part = owner.main_part(&owner.machine(&location, "arm").await).await.id;
+    let tail = TailRobotPartLogsRequest { id: part.clone(), ..Default::default() };
+    let mut stream = client.stream("/viam.app.v1.AppService/TailRobotPartLogs", tail).await;
+
+    // A call whose message is half there.
+    let address = server.url.strip_prefix("http://").unwrap();
+    let mut slow = tokio::net::TcpStream::connect(address).await.unwrap();
+    let body = serde_json::json!({"organizationId": owner.organization, "name": "South"}).to_string();
+    let token = client.token.as_deref().unwrap();
+    let head = format!(
+        "POST /platform.app.v1.AppService/CreateLocation HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n\
+         Authorization: Bearer {token}\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    tokio::io::AsyncWriteExt::write_all(&mut slow, head.as_bytes()).await.unwrap();
+    // Said when the operation begins to wait for the message.
+    let mut go_on = [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
+    let heard = tokio::io::AsyncReadExt::read_exact(&mut slow, &mut go_on);
+    tokio::time::timeout(world::PATIENCE, heard).await.expect("the server reads on").unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut slow, &body.as_bytes()[..10]).await.unwrap();
+
+    let told = Command::new("kill").args(["-TERM", &server.process.id().to_string()]).status().unwrap();
+    assert!(told.success());
+    let end = tokio::time::timeout(world::PATIENCE, stream.message()).await.expect("the stream is told").unwrap_err();
+    assert_eq!(end.code(), tonic::Code::Unavailable, "{end:?}");
+    assert_eq!(tonic_types::StatusExt::get_details_error_info(&end).unwrap().reason, "SHUTTING_DOWN");
+    tokio::io::AsyncWriteExt::write_all(&mut slow, &body.as_bytes()[10..]).await.unwrap();
+    let mut said = Vec::new();
+    let all = tokio::io::AsyncReadExt::read_to_end(&mut slow, &mut said);
+    tokio::time::timeout(world::PATIENCE, all).await.expect("the call is answered").unwrap();
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.starts_with("HTTP/1.1 200") && said.contains("South"), "{said}");
+    assert!(server.process.wait().unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_has_a_line_for_each_call_and_no_secret() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let (_, key_id, key) = init(&data);
+    let log = folder.path().join("log");
+    let file = fs::File::create(&log).unwrap();
+    let mut server = Server::start_with(&data, |command| {
+        command.args(["--log-format", "json"]).env("RUST_LOG", "fleet=debug").stderr(file)
+    });
+    let client = server.client(&key_id, &key).await;
+    client.app::<_, ListOrganizationsResponse>("ListOrganizations", ListOrganizationsRequest {}).await.unwrap();
+    let missing = GetRobotRequest { id: "00000000-0000-4000-8000-000000000000".into() };
+    client.app::<_, GetRobotResponse>("GetRobot", missing).await.unwrap_err();
+    Command::new("kill").args(["-TERM", &server.process.id().to_string()]).status().unwrap();
+    assert!(server.process.wait().unwrap().success());
+    let text = fs::read_to_string(&log).unwrap();
+    let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |operation: &str| {
+        let path = format!("/platform.app.v1.AppService/{operation}");
+        lines.iter().find(|line| line["operation"] == path).unwrap_or_else(|| panic!("no {operation} in {text}"))
+    };
+    assert_eq!(of("ListOrganizations")["code"], "Ok");
+    assert_eq!(of("GetRobot")["code"], "NotFound");
+    assert!(of("GetRobot")["ms"].is_u64() && !of("GetRobot")["request_id"].as_str().unwrap().is_empty());
+    assert!(of("GetRobot")["who"].as_str().unwrap().contains(&key_id), "{}", of("GetRobot"));
+    for secret in [&*key, client.token.as_deref().unwrap()] {
+        assert!(!text.contains(secret), "{text}");
+    }
 }
 
 #[tokio::test]

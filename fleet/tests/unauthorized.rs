@@ -12,29 +12,15 @@ use fleet::operations::OPERATIONS;
 use prost::Message;
 use prost_types::{DescriptorProto, FileDescriptorSet, field_descriptor_proto::Type};
 use tonic::Code;
-use world::{World, code};
+use world::{
+    World, code,
+    things::{Ours, ours, value},
+};
 
 struct Contract {
     messages: HashMap<String, DescriptorProto>,
     inputs: HashMap<String, String>,
 }
-
-/// Ids of one thing of each kind.
-struct Ours {
-    organization: String,
-    location: String,
-    machine: String,
-    part: String,
-    fragment: String,
-    /// A module with one file.
-    module: String,
-    key: String,
-    /// Of a member of the organization.
-    user: String,
-}
-
-/// Of that member.
-const EMAIL: &str = "member@example.org";
 
 impl Contract {
     fn read() -> Self {
@@ -80,74 +66,6 @@ impl Contract {
             prost::encoding::encode_varint(inner.len() as u64, bytes);
             bytes.extend(inner);
         }
-    }
-}
-
-fn value<'a>(field: &str, path: &str, ours: &'a Ours) -> &'a str {
-    let operation = path.rsplit('/').next().unwrap();
-    match field {
-        "organization_id" | "org_id" | "current_organization_id" => &ours.organization,
-        "location_id" | "location" | "parent_location_id" | "location_ids" => &ours.location,
-        "robot_id" | "machine_id" => &ours.machine,
-        "part_id" => &ours.part,
-        "fragment_id" | "additional_fragment_ids" => &ours.fragment,
-        "identity_id" | "user_id" => &ours.user,
-        "identity_type" => "user",
-        "item_id" | "module_id" => &ours.module,
-        "version" if operation.contains("Package") => "1.0.0",
-        "email" => EMAIL,
-        "permissions" => "read_organization",
-        "authorization_type" => "role",
-        "authorization_id" => "organization_owner",
-        "resource_type" => "organization",
-        "resource_id" => &ours.organization,
-        "id" if operation.contains("Fragment") => &ours.fragment,
-        "id" if operation.contains("Package") => &ours.module,
-        "name" if operation == "ListPackages" => "",
-        "id" if operation.contains("Key") => &ours.key,
-        "id" if matches!(operation, "GetRobot" | "UpdateRobot" | "DeleteRobot") => &ours.machine,
-        "id" if matches!(operation, "GetRobotMetadata" | "UpdateRobotMetadata") => &ours.machine,
-        "id" => &ours.part,
-        "name" | "part_name" => "arm-main",
-        "region" | "cid" | "public_namespace" => "x",
-        _ => "",
-    }
-}
-
-async fn ours(world: &World, owner: &world::Owner) -> Ours {
-    use api::pb::platform::app::v1::*;
-    let location = owner.location("North", None).await;
-    let machine = owner.machine(&location, "arm").await;
-    let part = owner.main_part(&machine).await.id;
-    let create = CreateFragmentRequest {
-        name: "base".into(),
-        organization_id: owner.organization.clone(),
-        ..Default::default()
-    };
-    let fragment: CreateFragmentResponse = owner.client.app("CreateFragment", create).await.unwrap();
-    let create = CreateModuleRequest { organization_id: owner.organization.clone(), name: "camera".into() };
-    let module: CreateModuleResponse = owner.client.app("CreateModule", create).await.unwrap();
-    // Straight into the store: how a file gets there is told elsewhere.
-    let file = "INSERT INTO registry_files (item_id, version, platform, platform_tags, digest, bytes, uploaded_at)
-                SELECT id, '1.0.0', 'any', '', '', 1, 0 FROM registry_items";
-    let version = "INSERT INTO registry_versions (item_id, version, details, created_at)
-                   SELECT id, '1.0.0', details, 0 FROM registry_items";
-    let insert = move |tx: &fleet::store::Tx<'_>| {
-        tx.run(version, &[])?;
-        tx.run(file, &[])
-    };
-    world.server.context.store.write::<_, fleet::store::DbError>(insert).await.unwrap();
-    let member = (&*owner.organization, fleet::authz::Role::Operator);
-    let member = fleet::people::add(&world.server.context, EMAIL, Some(member)).await.unwrap();
-    Ours {
-        user: member.user_id,
-        organization: owner.organization.clone(),
-        location,
-        machine,
-        part,
-        fragment: fragment.fragment.unwrap().id,
-        module: module.module_id,
-        key: owner.key_id.clone(),
     }
 }
 

@@ -151,7 +151,13 @@ impl Authn {
                 let part = self.store.read(|tx| secrets::part_for_login(tx, entity)).await?.ok_or_else(wrong)?;
                 self.device_claim(&part, &digest).await?
             }
-            _ => return Err(Refusal::invalid("credentials.type", "api-key, robot-secret or robot-location-secret")),
+            _ => {
+                return Err(Refusal::unfit(
+                    "credentials.type",
+                    kind,
+                    "give api-key, robot-secret or robot-location-secret",
+                ));
+            }
         };
         Ok(self.signer.token(&claim.ok_or_else(wrong)?))
     }

@@ -11,10 +11,13 @@ pub(super) enum Door {
     Closed,
 }
 
+/// Where secrets become tokens.
+pub(super) const SIGN_IN: &str = "/proto.rpc.v1.AuthService/Authenticate";
+
 /// By the path under which the operation is known here.
 pub(super) fn door(path: &str) -> Door {
     match path {
-        "/proto.rpc.v1.AuthService/Authenticate" => Door::Open,
+        SIGN_IN => Door::Open,
         // What a person sees of an application before signing in to it.
         "/platform.app.v1.AppService/GetAppContent" | "/platform.app.v1.AppService/GetAppBranding" => Door::Open,
         _ if path.starts_with("/grpc.health.v1.Health/") => Door::Open,

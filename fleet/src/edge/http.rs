@@ -25,6 +25,9 @@ pub(super) async fn answer(context: &Context, request: Request<Body>, from: IpAd
             install::credentials(context, request.headers(), request.uri().query().unwrap_or_default(), from).await
         }
         _ if let Some(secret) = path.strip_prefix(people::PATH) => {
+            if let Err(refusal) = context.throttle.open_call(from) {
+                return sentence(http_status(Code::ResourceExhausted), &format!("{}\n", refusal.message()));
+            }
             invitation::answer(context, request.method(), secret, from).await
         }
         _ if path.starts_with("/releases/") => {
@@ -37,7 +40,8 @@ pub(super) async fn answer(context: &Context, request: Request<Body>, from: IpAd
         }
         _ if is_operation(path) => sentence(
             415,
-            "this is a gRPC operation: POST it as application/grpc over HTTP/2, or as application/grpc-web+proto\n",
+            "this is an operation: POST it as application/grpc over HTTP/2, as application/grpc-web+proto, or as \
+             application/json\n",
         ),
         "/healthz" | "/metrics" | "/install.sh" | "/install/credentials" => sentence(405, "only GET\n"),
         _ => sentence(404, "nothing here\n"),
@@ -51,7 +55,7 @@ async fn metrics(context: &Context, headers: &HeaderMap, from: IpAddr) -> Respon
     if !local && context.authn.caller(authenticate::bearer(headers), from).await.is_err() {
         return sentence(401, "metrics are shown to this machine itself, or with a bearer token\n");
     }
-    let mut answer = sentence(200, &context.metrics.text(&context.store));
+    let mut answer = sentence(200, &context.metrics.text(&context.store, &context.throttle));
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     answer.headers_mut().insert(header::CONTENT_TYPE, kind);
     answer
@@ -84,11 +88,13 @@ pub(crate) fn http_status(code: Code) -> u16 {
         Code::NotFound => 404,
         Code::InvalidArgument => 400,
         Code::FailedPrecondition => 409,
-        Code::ResourceExhausted | Code::Unavailable => 503,
+        Code::ResourceExhausted => 429,
+        Code::Unavailable => 503,
         _ => 500,
     }
 }
 
-fn is_operation(path: &str) -> bool {
+/// Whether that is the path of an operation, ours or not.
+pub(super) fn is_operation(path: &str) -> bool {
     path.get(1..).and_then(|path| path.split_once('/')).is_some_and(|(service, _)| service.contains(".v1."))
 }

@@ -1,14 +1,20 @@
 //! One port: what arrives, who sent it, where it goes.
 //!
 //! Dispatch is by content type, said out loud: `application/grpc` over HTTP/2 → the operations; `application/grpc-web`
-//! over any HTTP → the same through tonic-web; OPTIONS with an Origin → CORS; everything else → plain HTTP (`http.rs`).
+//! over any HTTP → the same through tonic-web; POST of `application/json` to an operation → the same by the Connect
+//! protocol (`json.rs`); OPTIONS with an Origin → CORS; everything else → plain HTTP (`http.rs`).
 //! A bearer token is asked for before anything else about a call is looked at, its path included.
 
 mod alias;
 mod authenticate;
+mod calls;
 mod http;
+mod json;
 pub mod metrics;
+pub mod proxy;
+mod reflection;
 mod serve;
+pub mod throttle;
 mod tls;
 mod upload;
 
@@ -19,37 +25,41 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context as Poller, Poll},
+    time::Duration,
 };
 
 use ::http::{HeaderValue, Method, Request, Response, Version, header};
-use tonic::{Status, body::Body, codegen::Service};
+use tokio::time::timeout;
+use tonic::{Code, Status, body::Body, codegen::Service};
 use tonic_web::GrpcWebLayer;
 use tower_layer::Layer;
 
 pub(crate) use authenticate::bearer;
 pub(crate) use http::{http_status, sentence};
 pub use serve::{Edge, ServeError, serve};
-pub use tls::{TlsError, acceptor};
+pub use tls::{Certificate, TlsError};
 
 use crate::{
     authn::Caller,
     context::Context,
-    limits::{LOGIN_BYTES_MAX, REQUEST_BYTES_MAX},
+    limits::{CALL_WITHIN, LOGIN_BYTES_MAX, REQUEST_BYTES_MAX},
     operations::{
         Operations, admin_service_server::AdminServiceServer, agent_device_service_server::AgentDeviceServiceServer,
         app_service_server::AppServiceServer, auth_service_server::AuthServiceServer,
         device_service_server::DeviceServiceServer, package_service_server::PackageServiceServer,
-        robot_service_server::RobotServiceServer, takes_upload,
+        robot_service_server::RobotServiceServer, streams, takes_upload,
     },
+    refusal::Refusal,
 };
 
 /// What browsers may send from another origin. No cookies are involved, so every origin may ask.
 const CORS_REQUEST_HEADERS: HeaderValue = HeaderValue::from_static(
-    "authorization, content-type, viam_client, platform_client, x-grpc-web, x-user-agent, grpc-timeout",
+    "authorization, content-type, viam_client, platform_client, x-grpc-web, x-user-agent, grpc-timeout, x-request-id, \
+     connect-protocol-version, connect-timeout-ms",
 );
 /// What their scripts may read: errors without a body carry their status here.
 const CORS_RESPONSE_HEADERS: HeaderValue =
-    HeaderValue::from_static("grpc-status, grpc-message, grpc-status-details-bin");
+    HeaderValue::from_static("grpc-status, grpc-message, grpc-status-details-bin, x-request-id, retry-after");
 
 /// Every service behind its path. Cheap to clone: each is a pointer.
 #[derive(Clone)]
@@ -63,6 +73,7 @@ struct Services {
     device: DeviceServiceServer<Operations>,
     admin: AdminServiceServer<Operations>,
     health: tonic_health::pb::health_server::HealthServer<tonic_health::server::HealthService>,
+    reflection: reflection::Reflection,
 }
 
 impl Services {
@@ -79,54 +90,116 @@ impl Services {
             admin: AdminServiceServer::from_arc(operations),
             health: tonic_health::pb::health_server::HealthServer::new(health)
                 .max_decoding_message_size(LOGIN_BYTES_MAX),
+            reflection: reflection::Reflection::new(),
         }
     }
 
-    /// A call in gRPC's own framing, whichever way it came.
+    /// A call in gRPC's own framing, whichever way it came: let in, within its limits, answered in time, written down.
     async fn call(mut self, mut request: Request<Body>, from: IpAddr) -> Response<Body> {
         alias::canonical(&mut request);
-        let door = authenticate::door(request.uri().path());
-        let caller = match door {
+        let context = self.context.clone();
+        let call = calls::Call::begins(request.uri().path(), request.headers());
+        let caller = match authenticate::door(&call.path) {
             authenticate::Door::Open => Caller::nobody(from),
             authenticate::Door::Closed => {
-                match self.context.authn.caller(authenticate::bearer(request.headers()), from).await {
+                match context.authn.caller(authenticate::bearer(request.headers()), from).await {
                     Ok(caller) => caller,
-                    Err(refusal) => return self.refused(refusal.into()),
+                    Err(refusal) => {
+                        let mut answer = Status::from(refusal).into_http();
+                        call.answers(&context, &Caller::nobody(from), &mut answer);
+                        return answer;
+                    }
                 }
             }
         };
-        if takes_upload(request.uri().path()) {
-            let answer = upload::answer(&self.context, caller, request).await;
-            self.context.metrics.answered(&answer);
-            return answer;
+        let mut permit = None;
+        let answer = match self.permitted(&call.path, &caller) {
+            Ok(stream) => {
+                permit = stream;
+                self.dispatch(&call.path, caller.clone(), request).await
+            }
+            Err(refusal) => Err(refusal.into()),
+        };
+        let mut answer = answer.unwrap_or_else(Status::into_http);
+        let code = call.answers(&context, &caller, &mut answer);
+        match code == Code::Ok && is_stream(&call.path) {
+            true => call.streams(&context, permit, answer),
+            false => answer,
         }
-        request.extensions_mut().insert(caller);
-        let service = request.uri().path().get(1..).and_then(|path| path.split_once('/')).map(|(service, _)| service);
-        // Infallible: the generated services answer errors as responses.
-        let answer = match service {
-            Some("platform.app.v1.AppService") => self.app.call(request).await,
-            Some("platform.app.agent.v1.AgentDeviceService") => self.agent.call(request).await,
-            Some("platform.app.v1.RobotService") => self.robot.call(request).await,
-            Some("platform.app.packages.v1.PackageService") => self.packages.call(request).await,
-            Some("platform.fleet.v1.DeviceService") => self.device.call(request).await,
-            Some("platform.fleet.v1.AdminService") => self.admin.call(request).await,
-            Some("proto.rpc.v1.AuthService") => self.auth.call(request).await,
-            Some("grpc.health.v1.Health") => self.health.call(request).await,
-            _ => return self.refused(Status::unimplemented("this server has no such operation")),
-        };
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(never) => match never {},
-        };
-        self.context.metrics.answered(&answer);
-        answer
     }
 
-    fn refused(&self, status: Status) -> Response<Body> {
-        let answer = status.into_http();
-        self.context.metrics.answered(&answer);
-        answer
+    /// Whether the caller still may, by its limits; what holds its place if it is a stream.
+    fn permitted(&self, path: &str, caller: &Caller) -> Result<Option<throttle::OpenStream>, Refusal> {
+        // A sign-in is no call of anybody yet; wrong ones are counted where they are found out.
+        if path == authenticate::SIGN_IN {
+            return Ok(None);
+        }
+        let throttle = &self.context.throttle;
+        let of_device = [
+            "/platform.app.v1.RobotService/",
+            "/platform.app.agent.v1.AgentDeviceService/",
+            "/platform.fleet.v1.DeviceService/",
+        ];
+        throttle.call(caller, of_device.iter().any(|service| path.starts_with(service)))?;
+        if is_stream(path) { throttle.stream(caller) } else { Ok(None) }
     }
+
+    async fn dispatch(
+        &mut self,
+        path: &str,
+        caller: Caller,
+        mut request: Request<Body>,
+    ) -> Result<Response<Body>, Status> {
+        if takes_upload(path) {
+            // As long as it takes: one from which nothing comes is given up on its own.
+            return Ok(upload::answer(&self.context, caller, request).await);
+        }
+        let within = time_limit(request.headers());
+        request.extensions_mut().insert(caller);
+        let service = path.get(1..).and_then(|path| path.split_once('/')).map(|(service, _)| service);
+        let answer: Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>> = match service {
+            Some("platform.app.v1.AppService") => Box::pin(self.app.call(request)),
+            Some("platform.app.agent.v1.AgentDeviceService") => Box::pin(self.agent.call(request)),
+            Some("platform.app.v1.RobotService") => Box::pin(self.robot.call(request)),
+            Some("platform.app.packages.v1.PackageService") => Box::pin(self.packages.call(request)),
+            Some("platform.fleet.v1.DeviceService") => Box::pin(self.device.call(request)),
+            Some("platform.fleet.v1.AdminService") => Box::pin(self.admin.call(request)),
+            Some("proto.rpc.v1.AuthService") => Box::pin(self.auth.call(request)),
+            Some("grpc.health.v1.Health") => Box::pin(self.health.call(request)),
+            Some(reflection::V1 | reflection::V1_ALPHA) => return Ok(self.reflection.call(request).await),
+            _ => return Err(Status::unimplemented("this server has no such operation")),
+        };
+        // Infallible: the generated services answer errors as responses.
+        match timeout(within, answer).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(never)) => match never {},
+            Err(_) => Err(Refusal::too_slow(within).into()),
+        }
+    }
+}
+
+/// Whether the answer may go on for as long as the connection does.
+fn is_stream(path: &str) -> bool {
+    streams(path) || path == "/grpc.health.v1.Health/Watch" || path.starts_with("/grpc.reflection.")
+}
+
+/// What the caller is willing to wait for the answer to begin, and never longer than the server is: a request that comes
+/// in drop by drop would otherwise be waited for without end.
+fn time_limit(headers: &::http::HeaderMap) -> Duration {
+    let asked = headers.get("grpc-timeout").and_then(|value| value.to_str().ok()).and_then(|text| {
+        let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+        let number: u64 = if number.len() <= 8 { number.parse().ok()? } else { return None };
+        Some(match unit {
+            "H" => Duration::from_secs(number * 3600),
+            "M" => Duration::from_secs(number * 60),
+            "S" => Duration::from_secs(number),
+            "m" => Duration::from_millis(number),
+            "u" => Duration::from_micros(number),
+            "n" => Duration::from_nanos(number),
+            _ => return None,
+        })
+    });
+    asked.map_or(CALL_WITHIN, |asked| asked.min(CALL_WITHIN))
 }
 
 /// What tonic-web wraps.
@@ -151,7 +224,8 @@ impl Service<Request<Body>> for Calls {
 }
 
 /// Any request on the port.
-async fn answer(services: Services, request: Request<Body>, from: IpAddr) -> Response<Body> {
+async fn answer(services: Services, request: Request<Body>, peer: IpAddr) -> Response<Body> {
+    let from = proxy::origin(&services.context.trusted_proxies, peer, request.headers());
     let content_type = request.headers().get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
     let web = content_type.starts_with(b"application/grpc-web");
     if !web && content_type.starts_with(b"application/grpc") {
@@ -164,11 +238,14 @@ async fn answer(services: Services, request: Request<Body>, from: IpAddr) -> Res
     if cross_origin && request.method() == Method::OPTIONS {
         return with_cors(http::preflight());
     }
+    let form = json::form(content_type).filter(|_| request.method() == Method::POST);
     let answer = if web {
         match GrpcWebLayer::new().layer(Calls { services, from }).call(request).await {
             Ok(answer) => answer,
             Err(never) => match never {},
         }
+    } else if let Some(form) = form.filter(|_| http::is_operation(request.uri().path())) {
+        json::answer(services, form, request, from).await
     } else {
         http::answer(&services.context, request, from).await
     };
@@ -180,4 +257,32 @@ fn with_cors(mut answer: Response<Body>) -> Response<Body> {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, CORS_RESPONSE_HEADERS);
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_may_wait_less_than_the_server_and_not_more() {
+        let table = [
+            (None, CALL_WITHIN),
+            (Some("500m"), Duration::from_millis(500)),
+            (Some("2S"), Duration::from_secs(2)),
+            (Some("7u"), Duration::from_micros(7)),
+            (Some("99999999H"), CALL_WITHIN),
+            (Some("x"), CALL_WITHIN),
+            (Some(""), CALL_WITHIN),
+            (Some("123456789S"), CALL_WITHIN),
+            (Some("5X"), CALL_WITHIN),
+            (Some("ü"), CALL_WITHIN),
+        ];
+        for (said, limit) in table {
+            let mut headers = ::http::HeaderMap::new();
+            if let Some(said) = said {
+                headers.insert("grpc-timeout", HeaderValue::from_bytes(said.as_bytes()).unwrap());
+            }
+            assert_eq!(time_limit(&headers), limit, "{said:?}");
+        }
+    }
 }

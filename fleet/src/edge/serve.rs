@@ -7,7 +7,9 @@ use std::{
     convert::Infallible,
     io,
     net::{IpAddr, SocketAddr},
+    pin::Pin,
     sync::Arc,
+    task::{Context as Poller, Poll},
     time::Duration,
 };
 
@@ -18,7 +20,7 @@ use hyper_util::{
     server::{conn::auto, graceful::GracefulShutdown},
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
     sync::{Semaphore, watch},
     time::timeout,
@@ -27,12 +29,15 @@ use tokio_rustls::TlsAcceptor;
 use tonic::body::Body;
 use tonic_health::server::{HealthReporter, HealthService};
 
-use super::{Services, answer};
+use super::{
+    Services, answer,
+    tls::{Certificate, TlsError, keep_current},
+};
 use crate::{
     context::Context,
     limits::{
-        CALLS_PER_CONNECTION_MAX, CONNECTIONS_MAX, DRAIN_WITHIN, FIRST_BYTE_WITHIN, HEADER_BYTES_MAX, HEADERS_WITHIN,
-        KEEP_ALIVE_EVERY, KEEP_ALIVE_WITHIN,
+        CALLS_PER_CONNECTION_MAX, DRAIN_WITHIN, FIRST_BYTE_WITHIN, HEADER_BYTES_MAX, HEADERS_WITHIN, KEEP_ALIVE_EVERY,
+        KEEP_ALIVE_WITHIN,
     },
 };
 
@@ -44,7 +49,8 @@ pub struct Edge {
     /// Already listening.
     pub listener: TcpListener,
     /// Plain text without.
-    pub tls: Option<TlsAcceptor>,
+    tls: Option<(Arc<Certificate>, TlsAcceptor)>,
+    connections_max: usize,
 }
 
 /// Why the port could not be opened. For the person who started the server.
@@ -65,27 +71,44 @@ pub enum ServeError {
         #[source]
         source: io::Error,
     },
+    /// See [`TlsError`].
+    #[error(transparent)]
+    Tls(#[from] TlsError),
 }
 
 impl Edge {
-    /// Takes the port.
-    pub async fn bind(address: SocketAddr, tls: Option<TlsAcceptor>) -> Result<Self, ServeError> {
+    /// Takes the port. Beyond `connections_max` newcomers are closed at once.
+    pub async fn bind(
+        address: SocketAddr,
+        tls: Option<Certificate>,
+        connections_max: usize,
+    ) -> Result<Self, ServeError> {
+        let tls = match tls {
+            Some(certificate) => Some((certificate.acceptor()?, certificate)),
+            None => None,
+        };
+        let tls = tls.map(|(acceptor, certificate)| (Arc::new(certificate), acceptor));
         let listener = TcpListener::bind(address).await.map_err(|source| match source.kind() {
             io::ErrorKind::AddrInUse => ServeError::InUse { address },
             _ => ServeError::Listen { address, source },
         })?;
-        Ok(Self { listener, tls })
+        Ok(Self { listener, tls, connections_max })
     }
 }
 
-/// Serves until `stop` becomes true, then lets running calls finish for a limited time.
-pub async fn serve(edge: Edge, context: Arc<Context>, mut stop: watch::Receiver<bool>) {
+/// Serves until `stop` becomes true, then lets running calls finish for a limited time. A change of `reload` has the
+/// certificate read again.
+pub async fn serve(edge: Edge, context: Arc<Context>, reload: watch::Receiver<u64>, mut stop: watch::Receiver<bool>) {
+    let acceptor = edge.tls.as_ref().map(|(_, acceptor)| acceptor.clone());
+    if let Some((certificate, _)) = edge.tls {
+        tokio::spawn(keep_current(certificate, context.clone(), reload, stop.clone()));
+    }
     let health = HealthReporter::new();
     for service in SERVICES {
         health.set_service_status(service, tonic_health::ServingStatus::Serving).await;
     }
     let services = Services::new(context.clone(), HealthService::from_health_reporter(health.clone()));
-    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let connections = Arc::new(Semaphore::new(edge.connections_max));
     let graceful = GracefulShutdown::new();
     let http = Arc::new(http());
     loop {
@@ -101,8 +124,11 @@ pub async fn serve(edge: Edge, context: Arc<Context>, mut stop: watch::Receiver<
             () = told(&mut stop) => break,
         };
         // Full: the newcomer is closed at once, which clients take for "try again", instead of waiting without a word.
-        let Ok(permit) = connections.clone().try_acquire_owned() else { continue };
-        let (services, http, tls, watcher) = (services.clone(), http.clone(), edge.tls.clone(), graceful.watcher());
+        let Ok(permit) = connections.clone().try_acquire_owned() else {
+            context.metrics.connection_refused();
+            continue;
+        };
+        let (services, http, tls, watcher) = (services.clone(), http.clone(), acceptor.clone(), graceful.watcher());
         tokio::spawn(async move {
             let _permit = permit;
             let context = services.context.clone();
@@ -135,7 +161,7 @@ async fn told(stop: &mut watch::Receiver<bool>) {
 }
 
 /// What the health service knows by name; "" is the server as a whole.
-const SERVICES: [&str; 14] = [
+pub(super) const SERVICES: [&str; 14] = [
     "",
     "proto.rpc.v1.AuthService",
     "platform.app.v1.AppService",
@@ -172,6 +198,76 @@ async fn opened(stream: &TcpStream) -> bool {
     matches!(timeout(FIRST_BYTE_WITHIN, stream.peek(&mut first)).await, Ok(Ok(1)))
 }
 
+/// What an HTTP/2 client says first.
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// A stream whose first bytes were read already, to know what it speaks.
+struct Begun<S> {
+    stream: S,
+    first: [u8; PREFACE.len()],
+    /// Read from the stream, and handed on.
+    read: usize,
+    given: usize,
+}
+
+impl<S: AsyncRead + Unpin> Begun<S> {
+    /// Reads as far as it takes to tell HTTP/2 from anything else. Nothing if the peer does not say that much in time:
+    /// what waits for these bytes further on waits without end.
+    async fn new(stream: S, within: Duration) -> Option<Self> {
+        let mut begun = Self { stream, first: [0; PREFACE.len()], read: 0, given: 0 };
+        let tell = async {
+            while begun.read < PREFACE.len() && begun.first.get(..begun.read) == PREFACE.get(..begun.read) {
+                match begun.stream.read(begun.first.get_mut(begun.read..).unwrap_or_default()).await {
+                    Ok(length @ 1..) => begun.read += length,
+                    Ok(0) | Err(_) => return begun.read > 0,
+                }
+            }
+            true
+        };
+        matches!(timeout(within, tell).await, Ok(true)).then_some(begun)
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Begun<S> {
+    fn poll_read(mut self: Pin<&mut Self>, poller: &mut Poller<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let (from, to) = (self.given, self.read);
+        let rest = self.first.get(from..to).unwrap_or_default();
+        if rest.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(poller, buffer);
+        }
+        let length = rest.len().min(buffer.remaining());
+        buffer.put_slice(rest.get(..length).unwrap_or_default());
+        self.given += length;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Begun<S> {
+    fn poll_write(mut self: Pin<&mut Self>, poller: &mut Poller<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(poller, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, poller: &mut Poller<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(poller)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, poller: &mut Poller<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(poller)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        poller: &mut Poller<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(poller, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
 async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     services: Services,
@@ -183,8 +279,47 @@ async fn connection(
         let services = services.clone();
         async move { Ok::<_, Infallible>(answer(services, request.map(Body::new), from).await) }
     });
+    let Some(stream) = Begun::new(stream, HEADERS_WITHIN).await else {
+        tracing::debug!(%from, "a connection did not say in time what it wants");
+        return;
+    };
     let connection = http.serve_connection(TokioIo::new(stream), calls).into_owned();
     if let Err(problem) = watcher.watch(connection).await {
         tracing::debug!(%from, problem, "a connection ended in disorder");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_read_to_know_the_protocol_is_not_lost() {
+        let long = [PREFACE, &[7_u8; 100][..]].concat();
+        let table: [&[u8]; 5] =
+            [b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP/1.1\r\n\r\n", b"P", b"PRI * HTTP/2.0\r\n", &long];
+        for said in table {
+            let (mut client, server) = tokio::io::duplex(1024);
+            client.write_all(said).await.unwrap();
+            drop(client);
+            let mut begun = Begun::new(server, Duration::from_secs(60)).await.expect("it said something");
+            let mut heard = Vec::new();
+            begun.read_to_end(&mut heard).await.unwrap();
+            assert_eq!(heard, said);
+        }
+        let (client, server) = tokio::io::duplex(1024);
+        drop(client);
+        assert!(Begun::new(server, Duration::from_secs(60)).await.is_none(), "nothing was said");
+    }
+
+    #[tokio::test]
+    async fn who_spells_out_its_first_words_is_not_waited_for() {
+        let (mut client, server) = tokio::io::duplex(1024);
+        // As much of an HTTP/2 preface as leaves the question open, and the connection stays open.
+        client.write_all(&PREFACE[..20]).await.unwrap();
+        assert!(Begun::new(server, Duration::from_millis(20)).await.is_none());
+        assert!(client.write_all(b"x").await.is_err(), "it was hung up on");
     }
 }

@@ -1,18 +1,32 @@
 //! TLS for the port: one certificate chain and key, both HTTP versions by ALPN.
+//!
+//! The files are looked at every few seconds and on SIGHUP, and what is new in them is used from the next connection on:
+//! certificates are renewed every few weeks by programs that know nothing of us. While the files do not belong together
+//! (one of two was replaced), the old ones stay in use.
 
 use std::{
+    fmt, fs, io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, PoisonError, RwLock},
+    time::{Duration, SystemTime},
 };
 
+use tokio::sync::watch;
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{
         self, ServerConfig,
         crypto::ring,
         pki_types::{CertificateDer, PrivateKeyDer, pem, pem::PemObject},
+        server::{ClientHello, ResolvesServerCert},
+        sign::CertifiedKey,
     },
 };
+
+use crate::context::Context;
+
+/// How often the files are looked at: a glance at two names.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Why TLS cannot be offered. For the person who started the server.
 #[derive(Debug, thiserror::Error)]
@@ -31,8 +45,101 @@ pub enum TlsError {
     Unusable(#[source] rustls::Error),
 }
 
-/// Reads both files.
-pub fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
+/// Two files and what was last read from them.
+pub struct Certificate {
+    certificate: PathBuf,
+    key: PathBuf,
+    current: Arc<Current>,
+    seen: RwLock<Option<Seen>>,
+}
+
+/// What tells one state of the files from another.
+type Seen = [(SystemTime, u64); 2];
+
+struct Current(RwLock<Arc<CertifiedKey>>);
+
+impl fmt::Debug for Current {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the current certificate")
+    }
+}
+
+impl ResolvesServerCert for Current {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+}
+
+impl Certificate {
+    /// Reads both files.
+    pub fn read(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
+        let seen = seen(certificate, key).ok();
+        let current = Arc::new(Current(RwLock::new(read(certificate, key)?)));
+        Ok(Self { certificate: certificate.into(), key: key.into(), current, seen: RwLock::new(seen) })
+    }
+
+    /// For connections, of now and of later.
+    pub fn acceptor(&self) -> Result<TlsAcceptor, TlsError> {
+        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(TlsError::Unusable)?
+            .with_no_client_auth()
+            .with_cert_resolver(self.current.clone());
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(TlsAcceptor::from(Arc::new(config)))
+    }
+
+    /// Whether there was something new, which is in use now.
+    fn look(&self, asked: bool) -> bool {
+        let now = seen(&self.certificate, &self.key).ok();
+        {
+            let mut known = self.seen.write().unwrap_or_else(PoisonError::into_inner);
+            if !asked && (now.is_none() || *known == now) {
+                return false;
+            }
+            // Also when they turn out to be wrong: they are tried again when they change once more, not all the time.
+            *known = now;
+        }
+        match read(&self.certificate, &self.key) {
+            Ok(new) => {
+                *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = new;
+                tracing::info!(certificate = %self.certificate.display(), "a new certificate is in use");
+                true
+            }
+            Err(problem) => {
+                tracing::warn!(%problem, "the files of the certificate changed and cannot be used: the old ones stay");
+                false
+            }
+        }
+    }
+}
+
+/// Until the server stops.
+pub(super) async fn keep_current(
+    certificate: Arc<Certificate>,
+    context: Arc<Context>,
+    mut reload: watch::Receiver<u64>,
+    mut stop: watch::Receiver<bool>,
+) {
+    loop {
+        let asked = tokio::select! {
+            () = tokio::time::sleep(LOOK_EVERY) => false,
+            Ok(()) = reload.changed() => true,
+            _ = stop.wait_for(|stop| *stop) => return,
+        };
+        let certificate = certificate.clone();
+        if tokio::task::spawn_blocking(move || certificate.look(asked)).await.unwrap_or(false) {
+            context.metrics.certificate_reloaded();
+        }
+    }
+}
+
+fn seen(certificate: &Path, key: &Path) -> io::Result<Seen> {
+    let one = |path: &Path| fs::metadata(path).and_then(|file| Ok((file.modified()?, file.len())));
+    Ok([one(certificate)?, one(key)?])
+}
+
+fn read(certificate: &Path, key: &Path) -> Result<Arc<CertifiedKey>, TlsError> {
     let pem = |path: &Path| {
         let path = path.to_owned();
         move |source| TlsError::Pem { path, source }
@@ -41,10 +148,39 @@ pub fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor, TlsError>
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(pem(certificate))?;
     let key = PrivateKeyDer::from_pem_file(key).map_err(pem(key))?;
-    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
-        .map_err(TlsError::Unusable)?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    let both = CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(TlsError::Unusable)?;
+    Ok(Arc::new(both))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_half_replaced_pair_changes_nothing_until_it_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
+        let pair = || rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let (first, second) = (pair(), pair());
+        fs::write(&certificate, first.cert.pem()).unwrap();
+        fs::write(&key, first.signing_key.serialize_pem()).unwrap();
+        let watched = Certificate::read(&certificate, &key).unwrap();
+        let shown = || watched.current.0.read().unwrap().cert[0].clone();
+        let was = shown();
+        assert!(!watched.look(false), "nothing changed");
+        assert!(watched.look(true), "asked for, it is read all the same");
+        assert_eq!(shown(), was);
+        fs::write(&certificate, second.cert.pem()).unwrap();
+        assert!(!watched.look(true), "the key is still the old one");
+        assert_eq!(shown(), was);
+        fs::write(&certificate, "half a f").unwrap();
+        assert!(!watched.look(true));
+        fs::remove_file(&certificate).unwrap();
+        assert!(!watched.look(false) && !watched.look(true));
+        assert_eq!(shown(), was, "a missing file is no reason to stop");
+        fs::write(&certificate, second.cert.pem()).unwrap();
+        fs::write(&key, second.signing_key.serialize_pem()).unwrap();
+        assert!(watched.look(true));
+        assert_ne!(shown(), was);
+    }
 }

@@ -69,11 +69,17 @@ impl Wanted {
     /// From what a reader names; `errors_only` counts where no level is named.
     pub fn new(levels: &[String], errors_only: bool, filter: Option<&str>) -> Result<Self, Refusal> {
         if levels.len() > LEVELS_MAX {
-            return Err(Refusal::invalid("levels", format!("at most {LEVELS_MAX} can be named")));
+            return Err(Refusal::invalid(
+                "levels",
+                format!("has {} entries: at most {LEVELS_MAX} can be named", levels.len()),
+            ));
         }
         let filter = filter.unwrap_or_default();
         if filter.len() > FILTER_MAX_BYTES {
-            return Err(Refusal::invalid("filter", format!("at most {FILTER_MAX_BYTES} bytes are allowed")));
+            return Err(Refusal::invalid(
+                "filter",
+                format!("has {} bytes: at most {FILTER_MAX_BYTES} are allowed", filter.len()),
+            ));
         }
         let named: Vec<&str> = levels.iter().map(String::as_str).filter(|level| !level.is_empty()).collect();
         let bits = match named.is_empty() {
@@ -114,11 +120,11 @@ fn contains(text: &str, part: &str) -> bool {
 impl Query {
     /// Checks a request. `now` anchors a range that names neither start nor end.
     pub fn read(request: &GetRobotPartLogsRequest, now: Millis) -> Result<Self, Refusal> {
-        if request.source.as_deref().is_some_and(|source| !source.is_empty()) {
-            return Err(Refusal::invalid("source", "choosing entries by source is not supported: leave it out"));
+        if let Some(source) = request.source.as_deref().filter(|source| !source.is_empty()) {
+            return Err(Refusal::unfit("source", source, "choosing entries by source is not supported, leave it out"));
         }
         if request.user_facing_only == Some(true) {
-            return Err(Refusal::invalid("user_facing_only", "this is not supported: leave it out"));
+            return Err(Refusal::invalid("user_facing_only", "is true: this is not supported, leave it out"));
         }
         #[expect(deprecated, reason = "older clients still send errors_only instead of levels")]
         let errors_only = request.errors_only;
@@ -127,20 +133,21 @@ impl Query {
         let order = match request.order.map(LogOrder::try_from) {
             None | Some(Ok(LogOrder::Unspecified | LogOrder::Descending)) => Order::Falling,
             Some(Ok(LogOrder::Ascending)) => Order::Rising,
-            Some(Err(_)) => return Err(Refusal::invalid("order", "1 (ascending) or 2 (descending) is allowed")),
+            Some(Err(odd)) => return Err(Refusal::unfit("order", odd.0, "give 1 (ascending) or 2 (descending)")),
         };
         let page = match request.limit {
             None | Some(0) => PAGE_DEFAULT,
             Some(limit @ 1..) => usize::try_from(limit).unwrap_or(PAGE_MAX).min(PAGE_MAX),
-            Some(_) => return Err(Refusal::invalid("limit", "a negative number of entries is not possible")),
+            Some(odd) => return Err(Refusal::unfit("limit", odd, "give 0 (for our choice) or more")),
         };
         let binding = binding(request, errors_only);
         let after = match request.page_token.as_deref().unwrap_or_default() {
             "" => None,
             token => Some(read_token(token, &binding).ok_or_else(|| {
-                Refusal::invalid(
+                Refusal::unfit(
                     "page_token",
-                    "it does not belong to this part and filter: start again without a page token",
+                    token,
+                    "it does not belong to this part and filter, start again without one",
                 )
             })?),
         };
@@ -186,14 +193,16 @@ fn span(request: &GetRobotPartLogsRequest, now: Millis) -> Result<(Millis, Milli
         "" => None,
         text => Some(
             duration(text)
-                .ok_or_else(|| Refusal::invalid("range", "a duration such as 30s, 10m, 10h or 10d is allowed"))?,
+                .ok_or_else(|| Refusal::unfit("range", text, "give a duration such as 30s, 10m, 10h or 10d"))?,
         ),
     };
     match (start, end, range) {
         (Some(_), Some(_), Some(_)) => {
-            Err(Refusal::invalid("range", "with both a start and an end there is nothing left for a range to say"))
+            Err(Refusal::invalid("range", "is given beside both a start and an end: leave one of the three out"))
         }
-        (Some(start), Some(end), None) if start > end => Err(Refusal::invalid("end", "it is before the start")),
+        (Some(start), Some(end), None) if start > end => {
+            Err(Refusal::invalid("end", "is before the start: exchange them"))
+        }
         (Some(start), None, Some(range)) => Ok((start, start.saturating_add(range))),
         (None, Some(end), Some(range)) => Ok((end.saturating_sub(range), end)),
         (None, None, Some(range)) => Ok((now.saturating_sub(range), Millis::MAX)),

@@ -61,7 +61,9 @@ pub async fn retry_update(
 ) -> Result<RetryUpdateResponse, Refusal> {
     let granted = context.authz.part::<right::ControlRobot>(&caller, &request.part_id).await?;
     let product = match request.product() {
-        Product::Unspecified => return Err(Refusal::invalid("product", "agent (1) or machine server (2)")),
+        Product::Unspecified => {
+            return Err(Refusal::unfit("product", request.product, "give agent (1) or machine server (2)"));
+        }
         known => i32::from(known),
     };
     let now = context.clock.now();

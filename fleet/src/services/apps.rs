@@ -96,11 +96,12 @@ pub(super) fn check(apps: &[App]) -> Result<(), Refusal> {
     for app in apps {
         name("apps.name", &app.name)?;
         if seen.insert(&app.name, ()).is_some() {
-            return Err(Refusal::invalid("apps.name", format_args!("{:?} is there twice", app.name)));
+            return Err(Refusal::unfit("apps.name", &app.name, "it is there twice, give each its own"));
         }
-        kind(&app.r#type).ok_or_else(|| Refusal::invalid("apps.type", "single_machine or multi_machine"))?;
+        kind(&app.r#type)
+            .ok_or_else(|| Refusal::unfit("apps.type", &app.r#type, "give single_machine or multi_machine"))?;
         if app.entrypoint.is_empty() {
-            return Err(Refusal::invalid("apps.entrypoint", "the file that a browser opens first"));
+            return Err(Refusal::invalid("apps.entrypoint", "is empty: name the file that a browser opens first"));
         }
         input::printable("apps.entrypoint", &app.entrypoint)?;
         input::printable("apps.logo_path", app.logo_path.as_deref().unwrap_or_default())?;

@@ -78,17 +78,24 @@ pub async fn upload_logs(
     let (part, now) = device(context, &caller, &request.part_id).await?;
     check_count(&request.logs)?;
     if request.spool_id.is_empty() || request.spool_id.len() > SPOOL_ID_MAX_BYTES {
-        return Err(Refusal::invalid("spool_id", format!("1 to {SPOOL_ID_MAX_BYTES} bytes are needed")));
+        return Err(Refusal::unfit(
+            "spool_id",
+            &request.spool_id,
+            format_args!("give 1 to {SPOOL_ID_MAX_BYTES} bytes"),
+        ));
     }
     let number = i64::try_from(request.batch_number).ok().filter(|number| *number > 0);
-    let number = number.ok_or_else(|| Refusal::invalid("batch_number", "batches are counted from 1"))?;
+    let number = number.ok_or_else(|| Refusal::invalid("batch_number", "has no place: batches are counted from 1"))?;
     let taken = context.logs.take(part.id(), Source::Spool { id: request.spool_id, number }, request.logs, now).await?;
     Ok(UploadLogsResponse { acknowledged: u64::try_from(taken.acknowledged).unwrap_or_default() })
 }
 
 fn check_count(entries: &[LogEntry]) -> Result<(), Refusal> {
     match entries.len() > ENTRIES_PER_CALL_MAX {
-        true => Err(Refusal::invalid("logs", format!("at most {ENTRIES_PER_CALL_MAX} entries go into one call"))),
+        true => Err(Refusal::invalid(
+            "logs",
+            format!("has too many entries: at most {ENTRIES_PER_CALL_MAX} go into one call"),
+        )),
         false => Ok(()),
     }
 }
@@ -126,9 +133,12 @@ pub async fn needs_restart(
 /// than the mark clears the mark. A device that does not know what NeedsRestart was answered last is told again.
 pub async fn report(context: &Context, caller: Caller, request: ReportRequest) -> Result<ReportResponse, Refusal> {
     let (part, now) = device(context, &caller, &request.part_id).await?;
-    let status = request.status.ok_or_else(|| Refusal::invalid("status", "it is missing"))?;
+    let status = request.status.ok_or_else(|| Refusal::invalid("status", "is missing: a report is one"))?;
     if status.encoded_len() > STATUS_MAX_BYTES {
-        return Err(Refusal::invalid("status", format!("at most {STATUS_MAX_BYTES} bytes are kept")));
+        return Err(Refusal::invalid(
+            "status",
+            format!("has {} bytes: at most {STATUS_MAX_BYTES} are kept", status.encoded_len()),
+        ));
     }
     let started = started_at(&status, now);
     let server = status.server.clone().unwrap_or_default();

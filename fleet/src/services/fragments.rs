@@ -146,7 +146,13 @@ pub async fn update(
         (None, Some(given)) => Some(Visibility::Exactly(given)),
         (Some(public), None) => Some(if public { Visibility::Public } else { Visibility::Exactly(PRIVATE) }),
         (Some(public), Some(given)) if public == (given != PRIVATE) => Some(Visibility::Exactly(given)),
-        (Some(_), Some(_)) => return Err(Refusal::invalid("public", "contradicts visibility: give one of them")),
+        (Some(_), Some(_)) => {
+            return Err(Refusal::unfit(
+                "public",
+                request.public.unwrap_or_default(),
+                "it contradicts visibility, give one of them",
+            ));
+        }
     };
     let change = Change { name, config, visibility, last_known_update: request.last_known_update.as_ref().map(millis) };
     let now = context.clock.now();
@@ -180,7 +186,7 @@ pub async fn history(
     let limit = match request.page_limit.unwrap_or_default() {
         0 => FRAGMENT_HISTORY_PAGE_DEFAULT,
         limit if (1..=FRAGMENT_HISTORY_PAGE_MAX).contains(&limit) => limit,
-        _ => return Err(Refusal::invalid("page_limit", format_args!("0 to {FRAGMENT_HISTORY_PAGE_MAX}"))),
+        odd => return Err(Refusal::unfit("page_limit", odd, format_args!("give 0 to {FRAGMENT_HISTORY_PAGE_MAX}"))),
     };
     let Readable { stored, writes, reader } = readable(context, &caller, &request.id).await?;
     let scope = ["fragment history", &stored.id];
@@ -282,7 +288,7 @@ fn visibility(number: i32) -> Result<i64, Refusal> {
         Ok(FragmentVisibility::Private | FragmentVisibility::Public | FragmentVisibility::PublicUnlisted) => {
             Ok(i64::from(number))
         }
-        _ => Err(Refusal::invalid("visibility", "private (1), public (2) or public but unlisted (3)")),
+        _ => Err(Refusal::unfit("visibility", number, "give private (1), public (2) or public but unlisted (3)")),
     }
 }
 

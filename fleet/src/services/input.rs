@@ -14,7 +14,8 @@ pub fn name(field: &'static str, given: &str) -> Result<String, Refusal> {
     let name = given.trim();
     let length = name.chars().count();
     if !(1..=NAME_CHARS_MAX).contains(&length) {
-        return Err(Refusal::invalid(field, format_args!("1 to {NAME_CHARS_MAX} characters, this has {length}")));
+        let why = format_args!("a name has 1 to {NAME_CHARS_MAX} characters, this has {length}");
+        return Err(Refusal::unfit(field, name, why));
     }
     printable(field, name)?;
     Ok(name.to_owned())
@@ -34,14 +35,14 @@ pub fn email(field: &'static str, given: &str) -> Result<String, Refusal> {
         });
     match fits {
         true => Ok(email),
-        false => Err(Refusal::invalid(field, "is not an e-mail address (somebody@example.org)")),
+        false => Err(Refusal::unfit(field, given, "give an e-mail address such as somebody@example.org")),
     }
 }
 
 /// Text without control characters; may be empty.
 pub fn printable(field: &'static str, text: &str) -> Result<(), Refusal> {
     match text.chars().any(char::is_control) {
-        true => Err(Refusal::invalid(field, "contains control characters")),
+        true => Err(Refusal::unfit(field, text, "take the control characters out")),
         false => Ok(()),
     }
 }
@@ -49,7 +50,7 @@ pub fn printable(field: &'static str, text: &str) -> Result<(), Refusal> {
 /// Text of several lines, for people.
 pub fn text(field: &'static str, text: &str) -> Result<(), Refusal> {
     match text.chars().any(|letter| letter.is_control() && !matches!(letter, '\n' | '\r' | '\t')) {
-        true => Err(Refusal::invalid(field, "contains control characters")),
+        true => Err(Refusal::unfit(field, text, "take the control characters out")),
         false => Ok(()),
     }
 }
@@ -64,7 +65,7 @@ pub fn page_size(field: &'static str, asked: i64) -> Result<usize, Refusal> {
     match usize::try_from(asked) {
         Ok(0) => Ok(PAGE_DEFAULT),
         Ok(size) if size <= PAGE_MAX => Ok(size),
-        _ => Err(Refusal::invalid(field, format_args!("0 (for {PAGE_DEFAULT}) to {PAGE_MAX}"))),
+        _ => Err(Refusal::unfit(field, asked, format_args!("give 0 (for {PAGE_DEFAULT}) to {PAGE_MAX}"))),
     }
 }
 
@@ -80,7 +81,7 @@ pub fn page_place(scope: &[&str], token: &str) -> Result<Option<i64>, Refusal> {
     }
     let place = token.split_once('.').filter(|(_, mark)| *mark == scope_mark(scope));
     let place = place.and_then(|(place, _)| i64::from_str_radix(place, 16).ok());
-    place.map(Some).ok_or_else(|| Refusal::invalid("page_token", "is not one that this list gave"))
+    place.map(Some).ok_or_else(|| Refusal::foreign_token(token))
 }
 
 fn scope_mark(scope: &[&str]) -> String {

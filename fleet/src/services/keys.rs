@@ -32,12 +32,20 @@ pub async fn create(
 ) -> Result<CreateKeyResponse, Refusal> {
     let list = request.authorizations;
     let organization = match list.first() {
-        None => return Err(Refusal::invalid("authorizations", "is empty: a key needs at least one")),
+        None => {
+            return Err(Refusal::invalid(
+                "authorizations",
+                "is empty: name at least one, a key without a role can do nothing",
+            ));
+        }
         Some(first) if list.iter().all(|one| one.organization_id == first.organization_id) => &first.organization_id,
         Some(_) => return Err(Refusal::invalid("authorizations", "must all name the same organization_id")),
     };
     if list.len() > GRANTS_PER_KEY_MAX {
-        return Err(Refusal::invalid("authorizations", format_args!("at most {GRANTS_PER_KEY_MAX}")));
+        return Err(Refusal::invalid(
+            "authorizations",
+            format_args!("has {} entries: at most {GRANTS_PER_KEY_MAX}", list.len()),
+        ));
     }
     let granted = context.authz.organization::<right::WriteOrganization>(&caller, organization).await?;
     let mut grants: Vec<Grant> = Vec::with_capacity(list.len());
@@ -55,6 +63,9 @@ pub async fn create(
     Ok(CreateKeyResponse { key, id })
 }
 
+/// What a role can be given on.
+pub(super) const RESOURCE_TYPES: &str = "give organization, location or robot";
+
 /// One authorization of a request, checked: known words that agree, a resource of this organization.
 pub(super) async fn grant(
     context: &Context,
@@ -63,7 +74,7 @@ pub(super) async fn grant(
 ) -> Result<Grant, Refusal> {
     let (role, kind) = role_of(authorization)?;
     let resource = &*authorization.resource_id;
-    let chain = context.authz.chain(kind.target(), resource).await?;
+    let chain = context.authz.chain(kind.target(), resource).await.map_err(|refused| refused.on("resource_id"))?;
     if chain.is_none_or(|chain| *chain.organization != *granted.id()) {
         return Err(Refusal::not_found(kind.target().word(), resource));
     }
@@ -73,14 +84,15 @@ pub(super) async fn grant(
 /// The role is in `authorization_id`, which reads `<resource_type>_<role>`.
 fn role_of(authorization: &Authorization) -> Result<(Role, ResourceKind), Refusal> {
     let kind = ResourceKind::parse(&authorization.resource_type)
-        .ok_or_else(|| Refusal::invalid("resource_type", "organization, location or robot"))?;
+        .ok_or_else(|| Refusal::unfit("resource_type", &authorization.resource_type, RESOURCE_TYPES))?;
     if !matches!(&*authorization.authorization_type, "role" | "") {
-        return Err(Refusal::invalid("authorization_type", "role"));
+        return Err(Refusal::unfit("authorization_type", &authorization.authorization_type, "give role"));
     }
     let role = authorization.authorization_id.rsplit_once('_').filter(|(of, _)| *of == kind.word());
-    let role = role
-        .and_then(|(_, role)| Role::parse(role))
-        .ok_or_else(|| Refusal::invalid("authorization_id", format_args!("{0}_owner or {0}_operator", kind.word())))?;
+    let role = role.and_then(|(_, role)| Role::parse(role)).ok_or_else(|| {
+        let allowed = format_args!("give {0}_owner or {0}_operator", kind.word());
+        Refusal::unfit("authorization_id", &authorization.authorization_id, allowed)
+    })?;
     Ok((role, kind))
 }
 

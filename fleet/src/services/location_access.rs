@@ -25,7 +25,7 @@ pub async fn share(
     let granted = owner_of(context, &caller, &request.location_id).await?;
     let other = request.organization_id;
     if granted.organization() == other {
-        return Err(Refusal::invalid("organization_id", "owns the location already"));
+        return Err(Refusal::unfit("organization_id", other, "it owns the location already, name another one"));
     }
     // The other side need not be visible to the caller; that it exists is all that is told.
     if context.authz.chain(Target::Organization, &other).await?.is_none() {

@@ -43,9 +43,14 @@ pub async fn create(
             context.store.write::<_, Refusal>(work).await?
         }
         Some(parent) => {
-            let granted = context.authz.location::<right::WriteLocation>(&caller, parent).await?;
+            let granted = context.authz.location::<right::WriteLocation>(&caller, parent).await;
+            let granted = granted.map_err(|refused| refused.on("parent_location_id"))?;
             if granted.organization() != request.organization_id {
-                return Err(Refusal::invalid("parent_location_id", "lies in another organization"));
+                return Err(Refusal::unfit(
+                    "parent_location_id",
+                    parent,
+                    "it lies in another organization, name one of the same",
+                ));
             }
             if granted.chain().locations.len() >= NESTED_LOCATIONS_MAX {
                 return Err(too_deep());
@@ -159,9 +164,14 @@ async fn may_move(
         context.authz.organization::<right::WriteOrganization>(caller, granted.organization()).await?;
         return Ok(());
     }
-    let to = context.authz.location::<right::WriteLocation>(caller, parent).await?;
+    let to = context.authz.location::<right::WriteLocation>(caller, parent).await;
+    let to = to.map_err(|refused| refused.on("parent_location_id"))?;
     if to.organization() != granted.organization() {
-        return Err(Refusal::invalid("parent_location_id", "lies in another organization"));
+        return Err(Refusal::unfit(
+            "parent_location_id",
+            parent,
+            "it lies in another organization, name one of the same",
+        ));
     }
     Ok(())
 }
@@ -170,7 +180,11 @@ fn no_circle(tx: &Tx<'_>, id: &str, parent: &str) -> Result<(), Refusal> {
     let above = crate::store::tree::way_up(tx, Target::Location, parent)?;
     let above = above.ok_or_else(|| Refusal::not_found("location", parent))?.locations;
     if above.iter().any(|location| **location == *id) {
-        return Err(Refusal::invalid("parent_location_id", "lies inside the location itself"));
+        return Err(Refusal::unfit(
+            "parent_location_id",
+            parent,
+            "it lies inside the location itself, name one outside",
+        ));
     }
     if above.len() + height(tx, id, 0)? > NESTED_LOCATIONS_MAX {
         return Err(too_deep());
@@ -190,7 +204,10 @@ fn height(tx: &Tx<'_>, id: &str, above: usize) -> Result<usize, DbError> {
 }
 
 fn too_deep() -> Refusal {
-    Refusal::invalid("parent_location_id", format_args!("locations lie at most {NESTED_LOCATIONS_MAX} deep"))
+    Refusal::invalid(
+        "parent_location_id",
+        format_args!("lies too deep: locations lie at most {NESTED_LOCATIONS_MAX} deep, name one higher up"),
+    )
 }
 
 /// The location itself, or what the server takes for an empty one: the caller's only location.

@@ -10,9 +10,10 @@ pub async fn authenticate(
     caller: Caller,
     request: AuthenticateRequest,
 ) -> Result<AuthenticateResponse, Refusal> {
-    let credentials =
-        request.credentials.ok_or_else(|| Refusal::invalid("credentials", "type and payload are needed"))?;
-    let access_token = context.authn.authenticate(&request.entity, &credentials.r#type, &credentials.payload).await?;
+    let credentials = request
+        .credentials
+        .ok_or_else(|| Refusal::invalid("credentials", "is missing: its type and payload are needed"))?;
+    let access_token = token(context, &caller, &request.entity, &credentials.r#type, &credentials.payload).await?;
     // What it brings is no part of the answer: whoever has the right key gets a token.
     if credentials.r#type == "api-key"
         && let Err(refusal) = people::signed_in(context, &request.entity, &caller).await
@@ -20,4 +21,20 @@ pub async fn authenticate(
         tracing::warn!(why = refusal.message(), "could not write down that somebody signed in");
     }
     Ok(AuthenticateResponse { access_token })
+}
+
+/// A token for whoever knows the secret. Who is wrong too often has to wait.
+pub async fn token(
+    context: &Context,
+    caller: &Caller,
+    entity: &str,
+    kind: &str,
+    payload: &str,
+) -> Result<String, Refusal> {
+    context.throttle.sign_in(caller.from(), entity)?;
+    let token = context.authn.authenticate(entity, kind, payload).await;
+    if token.as_ref().is_err_and(Refusal::is_unauthenticated) {
+        context.throttle.sign_in_failed(caller.from(), entity);
+    }
+    token
 }

@@ -92,7 +92,10 @@ async fn additional(
         Some(version) => (one.fragment_id.clone(), json!({"id": one.fragment_id, "version": version})),
     }));
     if references.len() > FRAGMENTS_PER_CONFIG_MAX {
-        return Err(Refusal::invalid("additional_fragments", format_args!("at most {FRAGMENTS_PER_CONFIG_MAX}")));
+        return Err(Refusal::invalid(
+            "additional_fragments",
+            format_args!("has too many entries: at most {FRAGMENTS_PER_CONFIG_MAX}"),
+        ));
     }
     for (id, _) in &references {
         if !ids::is_id(id) {

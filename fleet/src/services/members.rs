@@ -77,7 +77,10 @@ pub async fn change_invite(
     let add = grants(context, &granted, "add_authorizations", &request.add_authorizations).await?;
     let remove = grants(context, &granted, "remove_authorizations", &request.remove_authorizations).await?;
     if add.is_empty() && remove.is_empty() {
-        return Err(Refusal::invalid("add_authorizations", "is empty, and so is remove_authorizations: nothing to do"));
+        return Err(Refusal::invalid(
+            "add_authorizations",
+            "is empty, and so is remove_authorizations: name what to change",
+        ));
     }
     let now = context.clock.now();
     let changed =
@@ -222,13 +225,14 @@ async fn grants(
     list: &[Authorization],
 ) -> Result<Vec<Grant>, Refusal> {
     if list.len() > GRANTS_PER_KEY_MAX {
-        return Err(Refusal::invalid(field, format_args!("at most {GRANTS_PER_KEY_MAX}")));
+        return Err(Refusal::invalid(field, format_args!("has {} entries: at most {GRANTS_PER_KEY_MAX}", list.len())));
     }
     let mut grants = Vec::with_capacity(list.len());
     for one in list {
         // Clients leave it empty where the organization is named beside the list.
         if !matches!(&*one.organization_id, id if id.is_empty() || id == granted.id()) {
-            return Err(Refusal::invalid(field, "organization_id: is another one than the invitation's"));
+            let why = format_args!("the organization_id of each is the invitation's, {}", granted.id());
+            return Err(Refusal::unfit(field, &one.organization_id, why));
         }
         grants.push(grant(context, granted, one).await?);
     }

@@ -4,6 +4,8 @@
 //! are never unpacked or looked into. Only when the caller said that this was all do they get a name, and only then
 //! does the registry refer to them.
 
+use std::time::Duration;
+
 use api::pb::platform::app::v1::{ModuleFileInfo, UploadModuleFileResponse};
 use bytes::BytesMut;
 use prost::Message;
@@ -31,6 +33,8 @@ use crate::{
 
 /// Of a version, a platform or a tag.
 const WORD_BYTES_MAX: usize = 128;
+/// Most uploads that are under way end within this.
+const UPLOADS_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// Of one file.
 const TAGS_MAX: usize = 50;
 
@@ -41,18 +45,24 @@ pub async fn upload(
     incoming: &mut Incoming,
 ) -> Result<UploadModuleFileResponse, Refusal> {
     let Some(Piece::Info(info)) = incoming.next().await? else {
-        return Err(Refusal::invalid("module_file_info", "comes first, and then the file"));
+        return Err(Refusal::invalid("module_file_info", "is missing: it comes first, and then the file"));
     };
-    let info = ModuleFileInfo::decode(&*info).map_err(|_| Refusal::invalid("module_file_info", "cannot be read"))?;
+    let info = ModuleFileInfo::decode(&*info)
+        .map_err(|_| Refusal::invalid("module_file_info", "cannot be read: send the message of the contract"))?;
     let granted = writable(context, &caller, &info.module_id).await?;
     let stored = found(context, &info.module_id).await?;
     if stored.kind != MODULE {
-        return Err(Refusal::invalid("module_id", "is a registry item that is no module"));
+        return Err(Refusal::unfit(
+            "module_id",
+            &info.module_id,
+            "it is a registry item that is no module, name a module",
+        ));
     }
     check(&info)?;
     let url = format!("{}/{}/{}", address(context, &stored.item_id()), info.version, info.platform);
     let Ok(_permit) = context.uploads.try_acquire() else {
-        return Err(Refusal::exhausted("too many uploads are under way on this server: try again in a minute"));
+        let message = "too many uploads are under way on this server: try again in a minute";
+        return Err(Refusal::too_many("uploads", message, UPLOADS_AGAIN_AFTER));
     };
     let (digest, bytes) = taken_in(context, incoming).await?;
     let file = File {
@@ -92,11 +102,14 @@ async fn taken_in(context: &Context, incoming: &mut Incoming) -> Result<(String,
     let (mut length, mut chunk) = (0_u64, BytesMut::with_capacity(UPLOAD_CHUNK_BYTES));
     while let Some(piece) = incoming.next().await? {
         let Piece::Bytes(bytes) = piece else {
-            return Err(Refusal::invalid("module_file_info", "comes once, before the file"));
+            return Err(Refusal::invalid("module_file_info", "comes a second time: send it once, before the file"));
         };
         length += bytes.len() as u64;
         if length > UPLOAD_BYTES_MAX {
-            return Err(Refusal::invalid("file", format_args!("at most {UPLOAD_BYTES_MAX} bytes")));
+            return Err(Refusal::invalid(
+                "file",
+                format_args!("is too long: at most {UPLOAD_BYTES_MAX} bytes are kept"),
+            ));
         }
         sum.update(&bytes);
         chunk.extend_from_slice(&bytes);
@@ -106,7 +119,7 @@ async fn taken_in(context: &Context, incoming: &mut Incoming) -> Result<(String,
         }
     }
     if length == 0 {
-        return Err(Refusal::invalid("file", "has no bytes"));
+        return Err(Refusal::invalid("file", "has no bytes: send the file"));
     }
     artifact.add(chunk.freeze()).await?;
     let digest = hex::encode(sum.finish().as_ref());
@@ -121,15 +134,19 @@ async fn taken_in(context: &Context, incoming: &mut Incoming) -> Result<(String,
 fn check(info: &ModuleFileInfo) -> Result<(), Refusal> {
     let version = Version::parse(&info.version).is_ok() && info.version.len() <= WORD_BYTES_MAX;
     if !version {
-        return Err(Refusal::invalid("version", "a semantic version of three numbers, such as 1.2.3 or 1.2.3-rc.1"));
+        return Err(Refusal::unfit(
+            "version",
+            &info.version,
+            "give a semantic version of three numbers, such as 1.2.3 or 1.2.3-rc.1",
+        ));
     }
     if !is_platform(&info.platform) {
-        return Err(Refusal::invalid("platform", "SYSTEM/PROCESSOR such as linux/arm64, or any"));
+        return Err(Refusal::unfit("platform", &info.platform, "give SYSTEM/PROCESSOR such as linux/arm64, or any"));
     }
     if info.platform_tags.len() > TAGS_MAX || info.platform_tags.iter().any(|tag| tag.len() > WORD_BYTES_MAX) {
         return Err(Refusal::invalid(
             "platform_tags",
-            format_args!("at most {TAGS_MAX}, of {WORD_BYTES_MAX} bytes each"),
+            format_args!("are too many or too long: at most {TAGS_MAX}, of {WORD_BYTES_MAX} bytes each"),
         ));
     }
     info.platform_tags.iter().try_for_each(|tag| input::printable("platform_tags", tag))

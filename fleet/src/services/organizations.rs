@@ -156,9 +156,12 @@ fn namespace(given: &str) -> Result<String, Refusal> {
         && !ids::is_id(given);
     match fits {
         true => Ok(given.to_owned()),
-        false => Err(Refusal::invalid(
+        false => Err(Refusal::unfit(
             "public_namespace",
-            format_args!("1 to {NAMESPACE_CHARS_MAX} lowercase letters, digits and dashes, not in the form of an id"),
+            given,
+            format_args!(
+                "give 1 to {NAMESPACE_CHARS_MAX} lowercase letters, digits and dashes, not in the form of an id"
+            ),
         )),
     }
 }

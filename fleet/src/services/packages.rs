@@ -107,7 +107,10 @@ pub(crate) fn choose<'a>(files: &'a [File], version: &str, platform: Option<&str
         )),
         (None, [_, _, ..]) => {
             let platforms = found.iter().map(|file| &*file.platform).collect::<Vec<_>>().join(", ");
-            Err(Refusal::invalid("platform", format_args!("one of {platforms}: there is a file for each")))
+            Err(Refusal::invalid(
+                "platform",
+                format_args!("is missing: name one of {platforms}, there is a file for each"),
+            ))
         }
         (_, [first, ..]) => Ok(first),
     }

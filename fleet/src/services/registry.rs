@@ -89,7 +89,8 @@ pub async fn update(
     let updated = context.store.write::<_, Refusal>(move |tx| {
         let old = registry::get(tx, granted.id())?.ok_or_else(|| missing(&request.item_id))?;
         if kind.is_some_and(|kind| kind != old.kind) {
-            return Err(Refusal::invalid("type", "is not the item's, and what an item is does not change"));
+            let why = format_args!("the item's is {}, and what an item is does not change", old.kind);
+            return Err(Refusal::unfit("type", request.r#type, why));
         }
         let mut details = decoded(&old.details);
         merge(&mut details, &request)?;
@@ -152,12 +153,24 @@ fn merge(details: &mut Message, request: &UpdateRegistryItemRequest) -> Result<(
             training.draft = update.draft;
             training.deployment_modular_resources = update.deployment_modular_resources;
         }
-        _ => return Err(Refusal::invalid("metadata", "is that of another kind of item")),
+        (_, Some(update)) => {
+            let field = match update {
+                Update::UpdateModuleMetadata(_) => "update_module_metadata",
+                Update::UpdateMlModelMetadata(_) => "update_ml_model_metadata",
+                Update::UpdateMlTrainingMetadata(_) => "update_ml_training_metadata",
+            };
+            return Err(Refusal::invalid(field, "belongs to another kind of item: send what is told about this kind"));
+        }
     }
     if let Some(page) = &request.markdown_description {
         match &mut details.metadata {
             Some(Metadata::ModuleMetadata(module)) => module.markdown_description = Some(page.clone()),
-            _ => return Err(Refusal::invalid("markdown_description", "only modules have a page of their own")),
+            _ => {
+                return Err(Refusal::invalid(
+                    "markdown_description",
+                    "is given, and only modules have a page of their own: leave it out",
+                ));
+            }
         }
     }
     if request.billing.is_some() {
@@ -182,9 +195,10 @@ pub async fn delete(
 fn kind(number: i32) -> Result<i64, Refusal> {
     match i64::from(number) {
         kind @ 1..=5 => Ok(kind),
-        _ => Err(Refusal::invalid(
+        _ => Err(Refusal::unfit(
             "type",
-            format_args!("archive (1), model (2), module ({MODULE}), map (4) or training script (5)"),
+            number,
+            format_args!("give archive (1), model (2), module ({MODULE}), map (4) or training script (5)"),
         )),
     }
 }

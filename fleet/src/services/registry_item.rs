@@ -29,7 +29,7 @@ pub(super) const MODULE: i64 = 3;
 pub(super) fn split(field: &'static str, id: &str) -> Result<(String, String), Refusal> {
     let both = id.split_once([':', '/']).filter(|(owner, name)| is_owner(owner) && is_name(name));
     let both = both.map(|(owner, name)| (owner.to_owned(), name.to_owned()));
-    both.ok_or_else(|| Refusal::invalid(field, "NAMESPACE:NAME or ORGANIZATION-ID:NAME"))
+    both.ok_or_else(|| Refusal::unfit(field, id, "give NAMESPACE:NAME or ORGANIZATION-ID:NAME"))
 }
 
 fn is_owner(owner: &str) -> bool {
@@ -49,9 +49,10 @@ fn is_name(name: &str) -> bool {
 pub(super) fn name(field: &'static str, given: &str) -> Result<String, Refusal> {
     match is_name(given) {
         true => Ok(given.to_owned()),
-        false => Err(Refusal::invalid(
+        false => Err(Refusal::unfit(
             field,
-            format_args!("1 to {NAME_CHARS_MAX} letters, digits, dashes and underscores, a letter or digit first"),
+            given,
+            format_args!("give 1 to {NAME_CHARS_MAX} letters, digits, dashes and underscores, a letter or digit first"),
         )),
     }
 }
@@ -118,7 +119,7 @@ pub(super) fn encoded(details: &Message) -> Result<Vec<u8>, Refusal> {
     if length > REGISTRY_DETAILS_BYTES_MAX {
         return Err(Refusal::invalid(
             "metadata",
-            format_args!("at most {REGISTRY_DETAILS_BYTES_MAX} bytes with its pages for people, this has {length}"),
+            format_args!("has {length} bytes with its pages for people: at most {REGISTRY_DETAILS_BYTES_MAX} are kept"),
         ));
     }
     Ok(details.encode_to_vec())
@@ -163,7 +164,9 @@ pub(super) fn models(models: &[Model]) -> Result<(), Refusal> {
 pub(super) fn list(field: &'static str, length: usize) -> Result<(), Refusal> {
     match length <= REGISTRY_LIST_MAX {
         true => Ok(()),
-        false => Err(Refusal::invalid(field, format_args!("at most {REGISTRY_LIST_MAX}, these are {length}"))),
+        false => {
+            Err(Refusal::invalid(field, format_args!("has {length} entries: at most {REGISTRY_LIST_MAX} are kept")))
+        }
     }
 }
 
@@ -172,7 +175,7 @@ pub(super) fn visibility(number: i32) -> Result<Option<i64>, Refusal> {
     match number {
         0 => Ok(None),
         1..=3 => Ok(Some(i64::from(number))),
-        _ => Err(Refusal::invalid("visibility", "private (1), public (2) or public but unlisted (3)")),
+        _ => Err(Refusal::unfit("visibility", number, "give private (1), public (2) or public but unlisted (3)")),
     }
 }
 

@@ -89,16 +89,16 @@ impl Filter {
     fn read(request: &ListRegistryItemsRequest) -> Result<Self, Refusal> {
         let after = input::given(request.page_token.as_deref());
         after.map(|id| split("page_token", id)).transpose()?;
-        let numbers = |field, list: &[i32], most: i32| match list.iter().all(|number| (1..=most).contains(number)) {
-            true => Ok(list.iter().copied().map(i64::from).collect::<Vec<_>>()),
-            false => Err(Refusal::invalid(field, format_args!("numbers of the contract, 1 to {most}"))),
+        let numbers = |field, list: &[i32], most: i32| match list.iter().find(|number| !(1..=most).contains(*number)) {
+            None => Ok(list.iter().copied().map(i64::from).collect::<Vec<_>>()),
+            Some(odd) => Err(Refusal::unfit(field, odd, format_args!("give numbers of the contract, 1 to {most}"))),
         };
         let mut statuses = Vec::new();
         for status in &request.statuses {
             statuses.push(match RegistryItemStatus::try_from(*status) {
                 Ok(RegistryItemStatus::Published) => true,
                 Ok(RegistryItemStatus::InDevelopment) => false,
-                _ => return Err(Refusal::invalid("statuses", "published (1) or in development (2)")),
+                _ => return Err(Refusal::unfit("statuses", status, "give published (1) or in development (2)")),
             });
         }
         Ok(Self {

@@ -6,7 +6,7 @@ use api::pb::platform::app::v1::{
     RemoveRoleRequest, RemoveRoleResponse,
 };
 
-use super::keys::grant;
+use super::keys::{RESOURCE_TYPES, grant};
 use crate::{
     authn::Caller,
     authz::{Grant, Granted, Organization, Permission, ResourceKind, Target, right},
@@ -62,7 +62,8 @@ pub async fn change(
     let (giver, old) = wanted(context, &caller, "old_authorization", request.old_authorization).await?;
     let (other, new) = wanted(context, &caller, "new_authorization", request.new_authorization).await?;
     if giver.id() != other.id() {
-        return Err(Refusal::invalid("new_authorization", "must name the same organization_id as old_authorization"));
+        let why = format_args!("the organization is {} as in old_authorization", giver.id());
+        return Err(Refusal::unfit("new_authorization.organization_id", other.id(), why));
     }
     let now = context.clock.now();
     let changed = context.store.write::<_, Refusal>(move |tx| {
@@ -83,7 +84,8 @@ pub async fn list(
     for id in &request.resource_ids {
         let mut known = false;
         for kind in [ResourceKind::Organization, ResourceKind::Location, ResourceKind::Machine] {
-            let chain = context.authz.chain(kind.target(), id).await?;
+            let chain = context.authz.chain(kind.target(), id).await;
+            let chain = chain.map_err(|refused| refused.on("resource_ids"))?;
             known |= chain.is_some_and(|chain| *chain.organization == *granted.id());
         }
         if !known {
@@ -103,7 +105,10 @@ pub async fn check(
     request: CheckPermissionsRequest,
 ) -> Result<CheckPermissionsResponse, Refusal> {
     if !(1..=CHECKS_MAX).contains(&request.permissions.len()) {
-        return Err(Refusal::invalid("permissions", format_args!("1 to {CHECKS_MAX} resources can be asked about")));
+        return Err(Refusal::invalid(
+            "permissions",
+            format_args!("has {} entries: ask about 1 to {CHECKS_MAX} resources", request.permissions.len()),
+        ));
     }
     // The words first: what cannot be asked is refused whoever asks.
     let mut asked: Vec<(Target, AuthorizedPermissions)> = Vec::with_capacity(request.permissions.len());
@@ -112,16 +117,20 @@ pub async fn check(
             return Err(Refusal::invalid("permissions", "is empty for a resource: name at least one"));
         }
         if let Some(unknown) = one.permissions.iter().find(|word| Permission::parse(word).is_none()) {
-            let shown: String = unknown.chars().take(40).collect();
-            return Err(Refusal::invalid("permissions", format_args!("there is no permission {shown:?}")));
+            return Err(Refusal::unfit(
+                "permissions",
+                unknown,
+                "there is no such permission, docs/permissions.md lists them",
+            ));
         }
         let kind = ResourceKind::parse(&one.resource_type)
-            .ok_or_else(|| Refusal::invalid("resource_type", "organization, location or robot"))?;
+            .ok_or_else(|| Refusal::unfit("resource_type", &one.resource_type, RESOURCE_TYPES))?;
         asked.push((kind.target(), one));
     }
     let mut authorized_permissions = Vec::new();
     for (target, mut one) in asked {
-        let held = context.authz.permissions(&caller, target, &one.resource_id).await?;
+        let held = context.authz.permissions(&caller, target, &one.resource_id).await;
+        let held = held.map_err(|refused| refused.on("resource_id"))?;
         let held = held.ok_or_else(|| Refusal::not_found(target.word(), &one.resource_id))?;
         one.permissions.retain(|word| Permission::parse(word).is_some_and(|permission| held.contains(permission)));
         if !one.permissions.is_empty() {
@@ -145,15 +154,15 @@ async fn wanted(
     field: &'static str,
     authorization: Option<Authorization>,
 ) -> Result<(Giver, Wanted), Refusal> {
-    let authorization = authorization.ok_or_else(|| Refusal::invalid(field, "is missing"))?;
+    let authorization =
+        authorization.ok_or_else(|| Refusal::invalid(field, "is missing: name role, resource and identity"))?;
     let giver: Giver = context.authz.organization(caller, &authorization.organization_id).await?;
     let grant = grant(context, &giver, &authorization).await?;
     let identity_type = match &*authorization.identity_type {
         "" => None,
-        word => Some(
-            IdentityKind::parse(word)
-                .ok_or_else(|| Refusal::invalid("identity_type", "user or api-key, or empty to have it found out"))?,
-        ),
+        word => Some(IdentityKind::parse(word).ok_or_else(|| {
+            Refusal::unfit("identity_type", word, "give user or api-key, or nothing to have it found out")
+        })?),
     };
     let identity_id = authorization.identity_id;
     match ids::is_id(&identity_id) {

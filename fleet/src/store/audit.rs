@@ -126,10 +126,10 @@ impl Place {
         }
         let mut parts = token.splitn(3, '.');
         let place = (parts.next(), parts.next(), parts.next());
-        let (Some(at), Some(id), Some(of)) = place else { return Err(foreign_token()) };
-        let at = Millis::from_str_radix(at, 16).map_err(|_| foreign_token())?;
+        let (Some(at), Some(id), Some(of)) = place else { return Err(Refusal::foreign_token(token)) };
+        let at = Millis::from_str_radix(at, 16).map_err(|_| Refusal::foreign_token(token))?;
         if of != mark(organization) {
-            return Err(foreign_token());
+            return Err(Refusal::foreign_token(token));
         }
         Ok(Self { at, id: id.to_owned() })
     }
@@ -137,10 +137,6 @@ impl Place {
 
 fn mark(organization: &str) -> String {
     digest_of(&format!("audit {organization}")).chars().take(16).collect()
-}
-
-fn foreign_token() -> Refusal {
-    Refusal::invalid("page_token", "is not one that this list gave")
 }
 
 /// An organization's events below a place, newest first.

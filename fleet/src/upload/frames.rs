@@ -27,11 +27,11 @@ pub enum Piece {
 pub(super) enum Wrong {
     #[error("compressed messages are not accepted here: send it plain")]
     Compressed,
-    #[error("is not a stream of upload messages")]
+    #[error("it is not a stream of upload messages")]
     Malformed,
-    #[error("ends in the middle of a message")]
+    #[error("it ends in the middle of a message")]
     CutShort,
-    #[error("says more about the file than is accepted")]
+    #[error("it says more about the file than is accepted")]
     InfoTooLong,
 }
 

@@ -102,8 +102,10 @@ impl Incoming {
 impl From<Wrong> for Refusal {
     fn from(wrong: Wrong) -> Self {
         match wrong {
-            Wrong::InfoTooLong => Refusal::invalid("info", format_args!("at most {UPLOAD_INFO_BYTES_MAX} bytes")),
-            other => Refusal::invalid("request", other),
+            Wrong::InfoTooLong => {
+                Refusal::invalid("module_file_info", format_args!("is too long: at most {UPLOAD_INFO_BYTES_MAX} bytes"))
+            }
+            other => Refusal::unreadable(other),
         }
     }
 }

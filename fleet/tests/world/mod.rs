@@ -3,6 +3,8 @@
 #![allow(dead_code, unreachable_pub, reason = "every test file uses its own part of the world")]
 
 pub mod engine;
+pub mod http;
+pub mod things;
 
 use std::time::Duration;
 
@@ -155,7 +157,12 @@ impl Client {
 
     /// An answer that goes on, undecoded. It is open on the server when this returns.
     pub async fn stream<Q: Message>(&self, path: &str, request: Q) -> tonic::Streaming<Bytes> {
-        self.open(path, request.encode_to_vec().into()).await.unwrap()
+        self.try_stream(path, request).await.unwrap()
+    }
+
+    /// The same, where it may be refused.
+    pub async fn try_stream<Q: Message>(&self, path: &str, request: Q) -> Result<tonic::Streaming<Bytes>, Status> {
+        self.open(path, request.encode_to_vec().into()).await
     }
 
     /// Bytes in, bytes out: any operation, also those without a type here.

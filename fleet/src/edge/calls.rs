@@ -1,0 +1,121 @@
+//! What is written down about a call: numbers, and a line at debug. Never a secret: not the token, not the message.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    task::{Context as Poller, Poll},
+    time::Instant,
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use http_body::{Frame, SizeHint};
+use tonic::{Code, Status, body::Body};
+
+use super::throttle::OpenStream;
+use crate::{authn::Caller, context::Context, ids};
+
+/// Under which a call is found again in the log: given by the caller or by us, and always answered.
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Of an id that a caller chose.
+const ID_BYTES_MAX: usize = 64;
+
+/// One call on its way.
+pub(super) struct Call {
+    pub(super) path: String,
+    id: HeaderValue,
+    started: Instant,
+}
+
+impl Call {
+    pub(super) fn begins(path: &str, headers: &HeaderMap) -> Self {
+        let given = headers.get(&REQUEST_ID).filter(|id| {
+            let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(byte);
+            (1..=ID_BYTES_MAX).contains(&id.len()) && id.as_bytes().iter().all(fits)
+        });
+        Self { path: path.to_owned(), id: given.cloned().unwrap_or_else(new_id), started: Instant::now() }
+    }
+
+    /// The answer begins; of a unary call it is known how it ends.
+    pub(super) fn answers(&self, context: &Context, caller: &Caller, answer: &mut Response<Body>) -> Code {
+        let code = Status::from_header_map(answer.headers()).map_or(Code::Ok, |status| status.code());
+        let took = self.started.elapsed();
+        context.metrics.answered(&self.path, code, took);
+        answer.headers_mut().insert(REQUEST_ID, self.id.clone());
+        let (id, operation) = (self.id.to_str().unwrap_or_default(), &*self.path);
+        let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        // A fault of ours is not looked for among thousands of lines that went well.
+        match code {
+            Code::Internal | Code::Unknown | Code::DataLoss => {
+                let who = caller.name();
+                tracing::warn!(request_id = id, operation, who, from = %caller.from(), ?code, ms, "call failed");
+            }
+            _ if tracing::enabled!(tracing::Level::DEBUG) => {
+                let who = caller.name();
+                tracing::debug!(request_id = id, operation, who, from = %caller.from(), ?code, ms, "call");
+            }
+            _ => {}
+        }
+        code
+    }
+
+    /// The answer of a stream that opened: counted until it ends, whoever ends it.
+    pub(super) fn streams(
+        self,
+        context: &Arc<Context>,
+        permit: Option<OpenStream>,
+        answer: Response<Body>,
+    ) -> Response<Body> {
+        context.metrics.stream_opened();
+        let watched = |inner| Body::new(Watched { inner, call: self, context: context.clone(), _permit: permit });
+        answer.map(watched)
+    }
+}
+
+/// Unlike each other, also those of other servers; nobody has to be unable to guess them.
+fn new_id() -> HeaderValue {
+    static SERVER: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| crate::hex::encode(&ids::random::<4>()));
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let id = format!("{}-{:x}", *SERVER, NEXT.fetch_add(1, Relaxed));
+    HeaderValue::try_from(id).unwrap_or(HeaderValue::from_static("none"))
+}
+
+/// The body of a stream.
+struct Watched {
+    inner: Body,
+    call: Call,
+    context: Arc<Context>,
+    _permit: Option<OpenStream>,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.context.metrics.stream_ended();
+        let ms = u64::try_from(self.call.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let id = self.call.id.to_str().unwrap_or_default();
+        tracing::debug!(request_id = id, operation = &*self.call.path, ms, "stream ended");
+    }
+}
+
+impl http_body::Body for Watched {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        poller: &mut Poller<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Pin::new(&mut self.inner).poll_frame(poller)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

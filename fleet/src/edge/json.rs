@@ -1,0 +1,332 @@
+//! Unary operations as JSON over plain HTTP, by the Connect protocol: for curl and for programs without gRPC.
+//!
+//! POST to the operation's path with `application/json` (or `application/proto`). The message is turned into the gRPC
+//! one by the contract's own descriptors and takes the same way as every other call, so nothing is decided here: who
+//! may, what is refused, what is counted. Answers follow the JSON mapping of protobuf: 64-bit numbers and timestamps
+//! are strings, bytes are base64, enums are names; fields in their usual state are left out. A stream is refused: it
+//! needs gRPC or gRPC-Web. GET is refused too: no operation of the contract is marked as free of side effects.
+
+use bytes::{Buf, Bytes};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, Limited};
+use prost::Message;
+use prost_reflect::{DeserializeOptions, DynamicMessage, MessageDescriptor, MethodDescriptor};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use tonic::{Code, Status, body::Body};
+use tonic_types::StatusExt;
+
+use super::{Services, alias, authenticate, calls};
+use crate::{
+    contract,
+    limits::{CALL_WITHIN, LOGIN_BYTES_MAX, REQUEST_BYTES_MAX},
+    refusal::Refusal,
+};
+
+/// The protocol's version, which callers may name.
+const VERSION: &str = "connect-protocol-version";
+/// In milliseconds.
+const TIMEOUT: &str = "connect-timeout-ms";
+/// Bytes of a gRPC frame before its message.
+const HEAD_BYTES: usize = 5;
+/// Of a timeout: ten digits by the protocol, eight by gRPC's.
+const TIMEOUT_DIGITS_MAX: usize = 8;
+
+/// How the message is written, both ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Json,
+    Binary,
+    /// A stream of messages, which is refused in its own framing.
+    Stream,
+}
+
+/// Whether that content type is ours.
+pub(super) fn form(content_type: &[u8]) -> Option<Form> {
+    let name = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    match name.to_ascii_lowercase().as_slice() {
+        b"application/json" => Some(Form::Json),
+        b"application/proto" => Some(Form::Binary),
+        b"application/connect+json" | b"application/connect+proto" => Some(Form::Stream),
+        _ => None,
+    }
+}
+
+/// A POST in one of these forms to a path of an operation.
+pub(super) async fn answer(
+    services: Services,
+    form: Form,
+    mut request: Request<Body>,
+    from: std::net::IpAddr,
+) -> Response<Body> {
+    alias::canonical(&mut request);
+    if form == Form::Stream {
+        let why = Status::unimplemented("streams are answered over gRPC and gRPC-Web only");
+        return ended(&why, request.headers());
+    }
+    // A message that comes in drop by drop is not waited for without end.
+    match timeout(CALL_WITHIN, unary(services, form, request, from)).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(status)) => refused(&status, None),
+        Err(_) => refused(&Refusal::too_slow(CALL_WITHIN).into(), None),
+    }
+}
+
+async fn unary(
+    services: Services,
+    form: Form,
+    request: Request<Body>,
+    from: std::net::IpAddr,
+) -> Result<Response<Body>, Status> {
+    let path = request.uri().path().to_owned();
+    // Before anything else about the call is looked at, here as everywhere.
+    if authenticate::door(&path) == authenticate::Door::Closed {
+        services.context.authn.caller(authenticate::bearer(request.headers()), from).await?;
+    }
+    let method = contract::method(&path);
+    let method = method.ok_or_else(|| Status::unimplemented("this server has no such operation"))?;
+    if method.is_client_streaming() || method.is_server_streaming() {
+        return Err(Status::unimplemented("this operation is a stream: call it over gRPC or gRPC-Web"));
+    }
+    let (parts, body) = request.into_parts();
+    check(&parts.headers)?;
+    let most = if path.starts_with("/proto.rpc.") { LOGIN_BYTES_MAX } else { REQUEST_BYTES_MAX };
+    let sent = Limited::new(body, most).collect().await.map_err(|problem| match problem.downcast_ref::<Status>() {
+        Some(status) => status.clone(),
+        None => Status::resource_exhausted(format!("the message is longer than {most} bytes, or it broke off")),
+    })?;
+    let message = match form {
+        Form::Json => binary(method.input(), &sent.to_bytes())?,
+        _ => sent.to_bytes(),
+    };
+    let answer = services.call(call(&parts.headers, &path, &message)?, from).await;
+    Ok(replied(form, &method, answer).await)
+}
+
+fn check(headers: &HeaderMap) -> Result<(), Status> {
+    if headers.get(VERSION).is_some_and(|version| version != "1") {
+        return Err(Refusal::unreadable("connect-protocol-version has to be 1").into());
+    }
+    if headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        return Err(Status::unimplemented("compressed messages are not accepted: send it plain"));
+    }
+    Ok(())
+}
+
+/// The same message in protobuf's own form. What it was is not repeated: it may hold a secret.
+fn binary(input: MessageDescriptor, text: &[u8]) -> Result<Bytes, Status> {
+    // Nothing at all is what somebody sends who has nothing to say.
+    let text = if text.trim_ascii().is_empty() { b"{}" } else { text };
+    let name = input.name().to_owned();
+    let mut json = serde_json::Deserializer::from_slice(text);
+    // Clients of another version know other fields.
+    let options = DeserializeOptions::new().deny_unknown_fields(false);
+    let message = DynamicMessage::deserialize_with_options(input, &mut json, &options)
+        .and_then(|message| json.end().map(|()| message))
+        .map_err(|why| {
+            let kind = if why.is_data() { format!("it is no {name} of the contract") } else { "it is no JSON".into() };
+            Status::from(Refusal::unreadable(format_args!("line {} column {}: {kind}", why.line(), why.column())))
+        })?;
+    Ok(message.encode_to_vec().into())
+}
+
+/// The call as gRPC would have brought it.
+fn call(headers: &HeaderMap, path: &str, message: &[u8]) -> Result<Request<Body>, Status> {
+    let too_long = |_| Status::resource_exhausted("the message is too long");
+    let length = u32::try_from(message.len()).map_err(too_long)?.to_be_bytes();
+    let framed = Bytes::from([&[0], &length[..], message].concat());
+    let mut call = Request::new(Body::new(Full::from(framed)));
+    *call.method_mut() = http::Method::POST;
+    *call.version_mut() = http::Version::HTTP_2;
+    *call.uri_mut() = path.parse().map_err(|_| Status::unimplemented("this server has no such operation"))?;
+    let known = [header::AUTHORIZATION, calls::REQUEST_ID, header::USER_AGENT];
+    for name in known {
+        if let Some(value) = headers.get(&name) {
+            call.headers_mut().insert(name, value.clone());
+        }
+    }
+    for name in ["viam_client", "platform_client"] {
+        if let Some(value) = headers.get(name) {
+            call.headers_mut().insert(name, value.clone());
+        }
+    }
+    call.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    call.headers_mut().insert(header::TE, HeaderValue::from_static("trailers"));
+    if let Some(timeout) = headers.get(TIMEOUT) {
+        let digits = timeout.to_str().unwrap_or_default();
+        let fits = (1..=TIMEOUT_DIGITS_MAX).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
+        let timeout = HeaderValue::try_from(format!("{digits}m"));
+        match timeout {
+            Ok(timeout) if fits => drop(call.headers_mut().insert("grpc-timeout", timeout)),
+            _ => return Err(Refusal::unreadable("connect-timeout-ms has to be up to eight digits").into()),
+        }
+    }
+    Ok(call)
+}
+
+/// What gRPC would have answered, in the caller's form.
+async fn replied(form: Form, method: &MethodDescriptor, answer: Response<Body>) -> Response<Body> {
+    let (parts, body) = answer.into_parts();
+    let id = parts.headers.get(calls::REQUEST_ID).cloned();
+    let told = match body.collect().await {
+        Ok(told) => told,
+        Err(status) => return refused(&status, id),
+    };
+    let status = Status::from_header_map(&parts.headers)
+        .or_else(|| told.trailers().and_then(Status::from_header_map))
+        .filter(|status| status.code() != Code::Ok);
+    if let Some(status) = status {
+        return refused(&status, id);
+    }
+    let mut message = told.to_bytes();
+    message.advance(HEAD_BYTES.min(message.len()));
+    let content = match form {
+        Form::Json => match DynamicMessage::decode(method.output(), message).map(|told| serde_json::to_vec(&told)) {
+            Ok(Ok(text)) => Bytes::from(text),
+            // What was kept cannot be written as JSON: a timestamp of the year 10,000.
+            _ => return refused(&Status::internal("the answer cannot be written as JSON: ask in another form"), id),
+        },
+        _ => message,
+    };
+    let kind = if form == Form::Json { "application/json" } else { "application/proto" };
+    response(StatusCode::OK, kind, content, id)
+}
+
+fn response(status: StatusCode, kind: &'static str, content: Bytes, id: Option<HeaderValue>) -> Response<Body> {
+    let mut answer = Response::new(Body::new(Full::from(content)));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    if let Some(id) = id {
+        answer.headers_mut().insert(calls::REQUEST_ID, id);
+    }
+    answer
+}
+
+/// An error is JSON in every form.
+fn refused(status: &Status, id: Option<HeaderValue>) -> Response<Body> {
+    let (number, _) = code(status.code());
+    let http = StatusCode::from_u16(number).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut answer = response(http, "application/json", Bytes::from(error(status).to_string()), id);
+    let details = status.get_details_retry_info();
+    if let Some(delay) = details.and_then(|retry| retry.retry_delay) {
+        // In whole seconds, and never "at once".
+        answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(delay.as_secs().max(1)));
+    }
+    answer
+}
+
+/// A stream's end, which is where its errors are.
+fn ended(status: &Status, headers: &HeaderMap) -> Response<Body> {
+    let json = headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().ends_with(b"json"));
+    let text = json!({ "error": error(status) }).to_string();
+    let length = u32::try_from(text.len()).unwrap_or_default().to_be_bytes();
+    let framed = Bytes::from([&[2], &length[..], text.as_bytes()].concat());
+    let kind = if json { "application/connect+json" } else { "application/connect+proto" };
+    response(StatusCode::OK, kind, framed, None)
+}
+
+fn error(status: &Status) -> Value {
+    let mut error = json!({ "code": code(status.code()).1, "message": status.message() });
+    let details = tonic_types::Status::decode(status.details()).map(|told| told.details).unwrap_or_default();
+    let readable = readable(status);
+    let details: Vec<Value> = details
+        .into_iter()
+        .map(|detail| {
+            let kind = detail.type_url.rsplit('/').next().unwrap_or_default().to_owned();
+            let mut one = json!({ "type": kind, "value": base64(&detail.value) });
+            if let Some(debug) = readable.get(&kind) {
+                one["debug"] = debug.clone();
+            }
+            one
+        })
+        .collect();
+    if !details.is_empty() {
+        error["details"] = details.into();
+    }
+    error
+}
+
+/// What the details say, for people.
+fn readable(status: &Status) -> serde_json::Map<String, Value> {
+    let details = status.get_error_details();
+    let mut all = serde_json::Map::new();
+    let mut put = |name: &str, value: Value| drop(all.insert(format!("google.rpc.{name}"), value));
+    if let Some(info) = details.error_info() {
+        put("ErrorInfo", json!({"reason": info.reason, "domain": info.domain, "metadata": info.metadata}));
+    }
+    if let Some(bad) = details.bad_request() {
+        let violations = bad.field_violations.iter();
+        let violations = violations.map(|one| json!({"field": one.field, "description": one.description}));
+        put("BadRequest", json!({"fieldViolations": violations.collect::<Vec<_>>()}));
+    }
+    if let Some(resource) = details.resource_info() {
+        let (kind, name) = (&resource.resource_type, &resource.resource_name);
+        put("ResourceInfo", json!({"resourceType": kind, "resourceName": name, "description": resource.description}));
+    }
+    if let Some(delay) = details.retry_info().and_then(|retry| retry.retry_delay) {
+        put("RetryInfo", json!({"retryDelay": format!("{}s", delay.as_secs_f64())}));
+    }
+    all
+}
+
+/// HTTP status and name of a code, by the protocol.
+fn code(code: Code) -> (u16, &'static str) {
+    match code {
+        Code::Ok => (200, "ok"),
+        Code::Cancelled => (499, "canceled"),
+        Code::Unknown => (500, "unknown"),
+        Code::InvalidArgument => (400, "invalid_argument"),
+        Code::DeadlineExceeded => (504, "deadline_exceeded"),
+        Code::NotFound => (404, "not_found"),
+        Code::AlreadyExists => (409, "already_exists"),
+        Code::PermissionDenied => (403, "permission_denied"),
+        Code::ResourceExhausted => (429, "resource_exhausted"),
+        Code::FailedPrecondition => (400, "failed_precondition"),
+        Code::Aborted => (409, "aborted"),
+        Code::OutOfRange => (400, "out_of_range"),
+        Code::Unimplemented => (501, "unimplemented"),
+        Code::Internal => (500, "internal"),
+        Code::Unavailable => (503, "unavailable"),
+        Code::DataLoss => (500, "data_loss"),
+        Code::Unauthenticated => (401, "unauthenticated"),
+    }
+}
+
+/// Without padding, as the protocol wants it.
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for three in bytes.chunks(3) {
+        let bits = three.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
+        for place in 0..=three.len() {
+            text.push(char::from(ALPHABET[(bits >> (18 - 6 * place) & 63) as usize]));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_that_of_everybody() {
+        // RFC 4648, without its padding.
+        let table = [("", ""), ("f", "Zg"), ("fo", "Zm8"), ("foo", "Zm9v"), ("foob", "Zm9vYg"), ("fooba", "Zm9vYmE")];
+        for (bytes, text) in table {
+            assert_eq!(base64(bytes.as_bytes()), text);
+        }
+        assert_eq!(base64(&[0xfb, 0xff, 0xfe]), "+//+");
+    }
+
+    #[test]
+    fn forms_are_told_by_content_type() {
+        assert_eq!(form(b"application/json"), Some(Form::Json));
+        assert_eq!(form(b"Application/JSON; charset=utf-8"), Some(Form::Json));
+        assert_eq!(form(b"application/proto"), Some(Form::Binary));
+        assert_eq!(form(b"application/connect+json"), Some(Form::Stream));
+        for other in [&b""[..], b"text/plain", b"application/jsonx", b"application/grpc"] {
+            assert_eq!(form(other), None);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What operations there are, for tools such as grpcurl: server reflection, version 1 and the alpha that older tools speak.
+//!
+//! Behind the door like everything else: the contract is no secret, but an open stream costs memory, and the list of
+//! doors that anybody may hold open is short on purpose. Names our own package prefix only.
+
+use std::{future::Future, pin::Pin, sync::Arc};
+
+use http::{Request, Response};
+use tonic::{Status, body::Body, codegen::Service};
+use tonic_reflection::server::Builder;
+
+use super::serve::SERVICES;
+use crate::limits::LOGIN_BYTES_MAX;
+
+/// The service's name.
+pub(super) const V1: &str = "grpc.reflection.v1.ServerReflection";
+/// The same, before it was one.
+pub(super) const V1_ALPHA: &str = "grpc.reflection.v1alpha.ServerReflection";
+
+type Answer = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
+type Serve = Arc<dyn Fn(Request<Body>) -> Answer + Send + Sync>;
+
+/// Both versions. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Reflection {
+    v1: Option<Serve>,
+    v1_alpha: Option<Serve>,
+}
+
+impl Reflection {
+    pub(super) fn new() -> Self {
+        let builder = || {
+            let mut builder = Builder::configure()
+                .register_encoded_file_descriptor_set(api::pb::DESCRIPTORS)
+                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+                // So that the details of an error can be read.
+                .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET);
+            for service in SERVICES.iter().filter(|name| !name.is_empty() && !name.starts_with("viam.")) {
+                builder = builder.with_service_name(*service);
+            }
+            ["grpc.health.v1.Health", V1, V1_ALPHA]
+                .iter()
+                .fold(builder, |builder, name| builder.with_service_name(*name))
+        };
+        let v1 = builder().build_v1().map(|service| serve(service.max_decoding_message_size(LOGIN_BYTES_MAX)));
+        let alpha = builder().build_v1alpha().map(|service| serve(service.max_decoding_message_size(LOGIN_BYTES_MAX)));
+        Self { v1: v1.ok(), v1_alpha: alpha.ok() }
+    }
+
+    pub(super) async fn call(&self, request: Request<Body>) -> Response<Body> {
+        let serve = if request.uri().path().contains(".v1alpha.") { &self.v1_alpha } else { &self.v1 };
+        match serve {
+            Some(serve) => serve(request).await,
+            None => Status::unimplemented("the contract cannot be described").into_http(),
+        }
+    }
+}
+
+fn serve<S>(service: S) -> Serve
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = std::convert::Infallible>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    S::Future: Send + 'static,
+{
+    Arc::new(move |request| {
+        let mut service = service.clone();
+        Box::pin(async move {
+            match service.call(request).await {
+                Ok(answer) => answer,
+                Err(never) => match never {},
+            }
+        })
+    })
+}

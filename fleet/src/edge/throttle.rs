@@ -1,0 +1,401 @@
+//! How much one caller gets: calls by time, open streams, wrong sign-ins; what is open to everybody, by address.
+//!
+//! A key or a device is counted by what it is, wherever it calls from, and never by its address: 50,000 devices of one
+//! organization may share one. Only those who have shown nothing are counted by address, and of sign-ins only the
+//! wrong ones, so that a site that comes back after a power cut signs in at once. Owns the counting in bounded memory;
+//! when the table is full of busy callers, new ones are let pass uncounted.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, RandomState},
+    net::IpAddr,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use crate::{
+    authn::{Caller, Who},
+    refusal::Refusal,
+};
+
+/// Shares of the table, so that callers seldom wait for each other.
+const SHARDS: usize = 16;
+/// Of one share; about 50 bytes each, 100,000 in all.
+const BUCKETS_PER_SHARD: usize = 6_250;
+/// Seconds between two searches for the quiet in a full share.
+const SWEEP_EVERY: f64 = 1.0;
+/// A bucket holds what this time lets through: who was quiet may hurry.
+const BURST: Duration = Duration::from_secs(5);
+/// What a device asks for costs a tenth of other calls: it is cheaper, and one key may serve many devices.
+const DEVICE_CALLS_FOR_ONE: f64 = 10.0;
+/// Wrong sign-ins with one id from one address, at once …
+const FAILURES_PER_ID: f64 = 10.0;
+/// … and again one after this time.
+const FAILURE_PER_ID_EVERY: Duration = Duration::from_secs(6);
+
+/// How much is let through. 0 is no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Calls of one key or device, by second, over some seconds.
+    pub calls_per_key: u32,
+    /// Streams that one key or device has open.
+    pub streams_per_key: u32,
+    /// Calls without a key from one address, by second: what is open to everybody, sign-ins apart.
+    pub open_calls_per_address: u32,
+    /// Wrong sign-ins from one address, by minute.
+    pub failures_per_address: u32,
+}
+
+impl Default for Limits {
+    /// Far above what existing clients do one after the other, and what a site of 50,000 devices does at its worst.
+    fn default() -> Self {
+        Self { calls_per_key: 1_000, streams_per_key: 2_000, open_calls_per_address: 500, failures_per_address: 12_000 }
+    }
+}
+
+/// What was refused, for numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// See [`Limits::calls_per_key`].
+    Calls,
+    /// See [`Limits::streams_per_key`].
+    Streams,
+    /// See [`Limits::open_calls_per_address`].
+    OpenCalls,
+    /// See [`Limits::failures_per_address`], and the same for one id.
+    SignIns,
+}
+
+impl Limit {
+    /// Every one.
+    pub const ALL: [Self; 4] = [Self::Calls, Self::Streams, Self::OpenCalls, Self::SignIns];
+
+    /// Its name for programs.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Calls => "calls_per_key",
+            Self::Streams => "streams_per_key",
+            Self::OpenCalls => "open_calls_per_address",
+            Self::SignIns => "sign_in_failures",
+        }
+    }
+}
+
+/// The counters. One per server process.
+pub struct Throttle {
+    limits: Limits,
+    started: Instant,
+    hasher: RandomState,
+    shards: [Mutex<Shard>; SHARDS],
+    streams: Mutex<HashMap<u64, u32>>,
+    refused: [AtomicU64; Limit::ALL.len()],
+}
+
+/// A share of the table.
+#[derive(Default)]
+struct Shard {
+    buckets: HashMap<u64, Bucket>,
+    /// When the quiet were last forgotten: looking through all for each newcomer would be the greater harm.
+    swept: f64,
+}
+
+/// What was used of a limit and has not come back yet.
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    used: f64,
+    /// Seconds since the start of the server.
+    at: f64,
+    /// What comes back by second.
+    rate: f64,
+}
+
+impl Bucket {
+    fn at(self, now: f64) -> f64 {
+        (self.used - (now - self.at).max(0.0) * self.rate).max(0.0)
+    }
+}
+
+/// Counts as open until it is dropped.
+pub struct OpenStream {
+    throttle: Arc<Throttle>,
+    key: u64,
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        let mut streams = self.throttle.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = streams.get_mut(&self.key) {
+            *open -= 1;
+            if *open == 0 {
+                streams.remove(&self.key);
+            }
+        }
+    }
+}
+
+impl Throttle {
+    /// Nothing is used yet.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            started: Instant::now(),
+            hasher: RandomState::new(),
+            shards: std::array::from_fn(|_| Mutex::default()),
+            streams: Mutex::default(),
+            refused: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+
+    /// A call begins.
+    pub fn call(&self, caller: &Caller, of_device: bool) -> Result<(), Refusal> {
+        let now = self.now();
+        let per_second = match caller.who() {
+            Who::Local => return Ok(()),
+            Who::Nobody => return self.open_call(caller.from()),
+            Who::ApiKey { .. } | Who::Part { .. } | Who::LocationSecret { .. } => self.limits.calls_per_key,
+        };
+        let cost = if of_device { 1.0 / DEVICE_CALLS_FOR_ONE } else { 1.0 };
+        let rate = f64::from(per_second);
+        let Err(wait) = self.take(self.of_caller(caller), cost, rate, rate * BURST.as_secs_f64(), now) else {
+            return Ok(());
+        };
+        Err(self.refuse(
+            Limit::Calls,
+            format!("this key makes more than {per_second} calls a second: slow down, or use several keys"),
+            wait,
+        ))
+    }
+
+    /// Somebody without a key asks for what is open to everybody.
+    pub fn open_call(&self, from: IpAddr) -> Result<(), Refusal> {
+        let rate = f64::from(self.limits.open_calls_per_address);
+        let key = self.key(&("open", network(from)));
+        self.take(key, 1.0, rate, rate * BURST.as_secs_f64(), self.now()).map_err(|wait| {
+            let message = format!(
+                "more than {} calls a second without a key come from this address: slow down, or use a key",
+                self.limits.open_calls_per_address
+            );
+            self.refuse(Limit::OpenCalls, message, wait)
+        })
+    }
+
+    /// A stream opens; nothing if it counts nowhere.
+    pub fn stream(self: &Arc<Self>, caller: &Caller) -> Result<Option<OpenStream>, Refusal> {
+        let most = self.limits.streams_per_key;
+        if most == 0 || matches!(caller.who(), Who::Local) {
+            return Ok(None);
+        }
+        let key = self.of_caller(caller);
+        {
+            let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+            let open = streams.entry(key).or_default();
+            if *open < most {
+                *open += 1;
+                return Ok(Some(OpenStream { throttle: self.clone(), key }));
+            }
+        }
+        let message = format!("this key has {most} streams open, which is the most: close some, or use several keys");
+        Err(self.refuse(Limit::Streams, message, Duration::from_secs(1)))
+    }
+
+    /// Whether somebody may try to sign in. Costs nothing: only what goes wrong is counted.
+    pub fn sign_in(&self, from: IpAddr, id: &str) -> Result<(), Refusal> {
+        self.sign_in_at(from, id, self.now())
+    }
+
+    fn sign_in_at(&self, from: IpAddr, id: &str, now: f64) -> Result<(), Refusal> {
+        for (key, rate, most) in self.of_sign_in(from, id) {
+            if let Err(wait) = self.look(key, rate, most, now) {
+                let message = "too many wrong sign-ins: check id and secret, and try again later";
+                return Err(self.refuse(Limit::SignIns, message.to_owned(), wait));
+            }
+        }
+        Ok(())
+    }
+
+    /// It went wrong.
+    pub fn sign_in_failed(&self, from: IpAddr, id: &str) {
+        self.sign_in_failed_at(from, id, self.now());
+    }
+
+    fn sign_in_failed_at(&self, from: IpAddr, id: &str, now: f64) {
+        for (key, rate, most) in self.of_sign_in(from, id) {
+            let _ = self.take(key, 1.0, rate, most, now);
+        }
+    }
+
+    /// How often that limit refused somebody.
+    pub fn refused(&self, limit: Limit) -> u64 {
+        self.refused[limit as usize].load(Relaxed)
+    }
+
+    fn of_sign_in(&self, from: IpAddr, id: &str) -> [(u64, f64, f64); 2] {
+        let per_minute = f64::from(self.limits.failures_per_address);
+        let from = network(from);
+        // No limit by address is no limit at all: it is what somebody sets who tests with wrong keys.
+        let by_id = if per_minute == 0.0 { 0.0 } else { 1.0 / FAILURE_PER_ID_EVERY.as_secs_f64() };
+        [
+            (self.key(&("sign-in", from, id)), by_id, FAILURES_PER_ID),
+            (self.key(&("sign-in", from)), per_minute / 60.0, per_minute),
+        ]
+    }
+
+    fn refuse(&self, limit: Limit, message: String, wait: Duration) -> Refusal {
+        self.refused[limit as usize].fetch_add(1, Relaxed);
+        Refusal::too_many(limit.word(), message, wait)
+    }
+
+    fn of_caller(&self, caller: &Caller) -> u64 {
+        match caller.who() {
+            Who::ApiKey { id, .. } => self.key(&("key", id)),
+            Who::Part { part } | Who::LocationSecret { part, .. } => self.key(&("part", part)),
+            Who::Nobody | Who::Local => self.key(&("address", network(caller.from()))),
+        }
+    }
+
+    fn key(&self, what: &impl std::hash::Hash) -> u64 {
+        self.hasher.hash_one(what)
+    }
+
+    fn now(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
+    }
+
+    /// Uses `cost` of what there is, or says how long until it would be there.
+    fn take(&self, key: u64, cost: f64, rate: f64, most: f64, now: f64) -> Result<(), Duration> {
+        if rate <= 0.0 {
+            return Ok(());
+        }
+        let mut shard = self.shard(key);
+        let Shard { buckets, swept } = &mut *shard;
+        let used = buckets.get(&key).map_or(0.0, |bucket| bucket.at(now));
+        if used + cost > most {
+            return Err(Duration::from_secs_f64((used + cost - most) / rate));
+        }
+        if buckets.len() >= BUCKETS_PER_SHARD && !buckets.contains_key(&key) {
+            // Whoever has used nothing lately is as good as unknown.
+            if now - *swept >= SWEEP_EVERY {
+                *swept = now;
+                buckets.retain(|_, bucket| bucket.at(now) > 0.0);
+            }
+            if buckets.len() >= BUCKETS_PER_SHARD {
+                return Ok(());
+            }
+        }
+        buckets.insert(key, Bucket { used: used + cost, at: now, rate });
+        Ok(())
+    }
+
+    /// Whether there is room for one more, without using it.
+    fn look(&self, key: u64, rate: f64, most: f64, now: f64) -> Result<(), Duration> {
+        if rate <= 0.0 {
+            return Ok(());
+        }
+        let used = self.shard(key).buckets.get(&key).map_or(0.0, |bucket| bucket.at(now));
+        if used + 1.0 > most { Err(Duration::from_secs_f64((used + 1.0 - most) / rate)) } else { Ok(()) }
+    }
+
+    fn shard(&self, key: u64) -> std::sync::MutexGuard<'_, Shard> {
+        let shard = &self.shards[(key % SHARDS as u64) as usize];
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whom an address stands for: with IPv6 everybody has 2^64 of them.
+fn network(from: IpAddr) -> IpAddr {
+    match from {
+        IpAddr::V4(_) => from,
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::from([a, b, c, d, 0, 0, 0, 0])
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn throttle() -> Throttle {
+        Throttle::new(Limits::default())
+    }
+
+    #[test]
+    fn a_bucket_lets_a_burst_through_and_then_its_rate() {
+        let throttle = throttle();
+        for call in 0..5 {
+            assert_eq!(throttle.take(7, 1.0, 1.0, 5.0, 100.0), Ok(()), "call {call} of the burst");
+        }
+        assert_eq!(throttle.take(7, 1.0, 1.0, 5.0, 100.0), Err(Duration::from_secs(1)), "the sixth waits");
+        assert_eq!(throttle.take(7, 1.0, 1.0, 5.0, 100.5), Err(Duration::from_millis(500)));
+        assert_eq!(throttle.take(7, 1.0, 1.0, 5.0, 101.0), Ok(()), "after the wait there is room for one …");
+        assert!(throttle.take(7, 1.0, 1.0, 5.0, 101.0).is_err(), "… and only one");
+        assert_eq!(throttle.take(8, 1.0, 1.0, 5.0, 101.0), Ok(()), "others are not concerned");
+        assert_eq!(throttle.take(7, 1.0, 0.0, 0.0, 101.0), Ok(()), "0 is no limit");
+    }
+
+    #[test]
+    fn the_table_is_bounded_and_forgets_the_quiet_first() {
+        let throttle = throttle();
+        let all = BUCKETS_PER_SHARD * SHARDS;
+        for key in 0..2 * all as u64 {
+            // Each has used two of what comes back by one a second.
+            let _ = throttle.take(key, 2.0, 1.0, 5.0, 0.0);
+        }
+        let kept = || throttle.shards.iter().map(|shard| shard.lock().unwrap().buckets.len()).sum::<usize>();
+        assert_eq!(kept(), all, "full of busy callers: the rest is not counted");
+        assert_eq!(throttle.take(u64::MAX, 1.0, 1.0, 5.0, 60.0), Ok(()));
+        assert!(kept() < all, "the quiet make room");
+    }
+
+    #[test]
+    fn wrong_sign_ins_of_one_id_do_not_stop_the_others_behind_the_same_address() {
+        let throttle = throttle();
+        // All in one moment.
+        let try_in = |from, id: &str| throttle.sign_in_at(from, id, 1.0);
+        let fail = |from, id: &str| throttle.sign_in_failed_at(from, id, 1.0);
+        let site = IpAddr::from([203, 0, 113, 9]);
+        for _ in 0..10 {
+            try_in(site, "stolen").unwrap();
+            fail(site, "stolen");
+        }
+        assert!(try_in(site, "stolen").is_err());
+        assert!(try_in(site, "honest").is_ok());
+        assert!(try_in(IpAddr::from([203, 0, 113, 10]), "stolen").is_ok(), "elsewhere nobody was wrong");
+        assert_eq!(throttle.refused(Limit::SignIns), 1);
+        // 50,000 devices that are right cost nothing.
+        for device in 0..50_000 {
+            try_in(site, &device.to_string()).unwrap();
+        }
+        // Who goes through all ids is stopped at last, with everybody behind that address.
+        for device in 0..12_000 {
+            fail(site, &device.to_string());
+        }
+        assert!(try_in(site, "honest").is_err());
+    }
+
+    #[test]
+    fn addresses_of_one_ipv6_network_are_one() {
+        let throttle = Throttle::new(Limits { open_calls_per_address: 1, ..Limits::default() });
+        let address = |last: u16| IpAddr::from([0x2001, 0xdb8, 1, 2, 3, 4, 5, last]);
+        let refused = (0..50).filter(|last| throttle.open_call(address(*last)).is_err()).count();
+        assert!(refused >= 40, "{refused} of 50");
+        assert!(throttle.open_call(IpAddr::from([0x2001, 0xdb8, 1, 3, 0, 0, 0, 1])).is_ok());
+    }
+
+    #[test]
+    fn a_stream_counts_until_it_is_dropped() {
+        let throttle = Arc::new(Throttle::new(Limits { streams_per_key: 2, ..Limits::default() }));
+        let caller = Caller::nobody(IpAddr::from([127, 0, 0, 1]));
+        let first = throttle.stream(&caller).unwrap();
+        let second = throttle.stream(&caller).unwrap();
+        assert!(throttle.stream(&caller).is_err());
+        drop(first);
+        drop(throttle.stream(&caller).unwrap());
+        drop(second);
+        assert!(throttle.streams.lock().unwrap().is_empty());
+    }
+}

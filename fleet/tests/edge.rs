@@ -1,0 +1,14 @@
+//! What surrounds the operations: how they refuse, other ways to call them, limits, certificates.
+
+mod world;
+
+#[path = "edge/json.rs"]
+mod json;
+#[path = "edge/limits.rs"]
+mod limits;
+#[path = "edge/reflection.rs"]
+mod reflection;
+#[path = "edge/refusals.rs"]
+mod refusals;
+#[path = "edge/renewal.rs"]
+mod renewal;

@@ -1,0 +1,190 @@
+//! How much one caller gets, and that others do not notice.
+
+use api::pb::platform::app::v1::*;
+use fleet::edge::throttle::Limits;
+use serde_json::json;
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+
+use crate::world::{Client, Owner, PATIENCE, World, code, http::ask};
+
+/// Several times what a burst lets through.
+const AT_ONCE: usize = 100;
+
+async fn list(client: &Client) -> Result<ListOrganizationsResponse, Status> {
+    client.app("ListOrganizations", ListOrganizationsRequest {}).await
+}
+
+/// Many calls at once, on a machine however slow; those that were refused.
+async fn hurry<F>(call: impl Fn() -> F) -> Vec<Status>
+where
+    F: Future<Output = Option<Status>> + Send + 'static,
+{
+    let mut calls = tokio::task::JoinSet::new();
+    (0..AT_ONCE).for_each(|_| drop(calls.spawn(call())));
+    calls.join_all().await.into_iter().flatten().collect()
+}
+
+#[tokio::test]
+async fn a_key_that_hurries_is_told_when_to_come_again_and_others_go_on() {
+    // A burst of 5, then one in a second.
+    let world = World::with(|options| options.limits = Limits { calls_per_key: 1, ..Limits::default() }).await;
+    let owner = world.owner("Acme").await;
+    let other = world.owner("Other").await;
+    let hurried = || {
+        let client = owner.client.clone();
+        hurry(move || {
+            let client = client.clone();
+            async move { list(&client).await.err() }
+        })
+    };
+    let refused = hurried().await;
+    assert!((1..=AT_ONCE - 5).contains(&refused.len()), "{} of {AT_ONCE} were refused", refused.len());
+    assert!(refused.iter().all(|status| status.code() == Code::ResourceExhausted));
+    let status = refused.into_iter().next().unwrap();
+    let wait = status.get_details_retry_info().unwrap().retry_delay.unwrap();
+    assert!(wait.as_secs_f64() > 0.0 && wait.as_secs_f64() <= 1.0, "{wait:?}");
+    let info = status.get_details_error_info().unwrap();
+    assert_eq!((&*info.reason, &*info.metadata["limit"]), ("LIMIT_REACHED", "calls_per_key"));
+    assert_eq!(code(list(&other.client).await), Code::Ok, "another key is not concerned");
+    // As JSON, for who reads statuses of HTTP.
+    let token = format!("Bearer {}", owner.client.token.clone().unwrap());
+    let headers = [("Content-Type", "application/json"), ("Authorization", &*token)];
+    let refused = loop {
+        let answer = ask(&world, "POST", "/viam.app.v1.AppService/ListOrganizations", &headers, b"{}").await;
+        if answer.status != 200 {
+            break answer;
+        }
+        hurried().await;
+    };
+    assert_eq!((refused.status, refused.header("retry-after")), (429, Some("1")));
+    assert_eq!(refused.json()["code"], json!("resource_exhausted"));
+    let page = ask(&world, "GET", "/metrics", &[], b"").await;
+    let page = String::from_utf8(page.body).unwrap();
+    assert!(!page.contains("fleet_refused_total{limit=\"calls_per_key\"} 0"), "{page}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn what_devices_ask_for_costs_little() {
+    let world = World::with(|options| options.limits = Limits { calls_per_key: 1, ..Limits::default() }).await;
+    let owner = world.owner("Acme").await;
+    let location = owner.location("North", None).await;
+    let machine = owner.machine(&location, "arm").await;
+    let part = owner.main_part(&machine).await;
+    let device = world.login("robot-secret", &part.id, &part.secret).await.unwrap();
+    for call in 0..40 {
+        let request = NeedsRestartRequest { id: part.id.clone() };
+        let answer =
+            device.call::<_, NeedsRestartResponse>("/platform.app.v1.RobotService/NeedsRestart", request).await;
+        assert_eq!(code(answer), Code::Ok, "call {call}");
+    }
+    // It does not go on without end.
+    let refused = hurry(|| {
+        let (device, part) = (device.clone(), part.id.clone());
+        async move {
+            let request = NeedsRestartRequest { id: part };
+            let path = "/platform.app.v1.RobotService/NeedsRestart";
+            device.call::<_, NeedsRestartResponse>(path, request).await.err()
+        }
+    });
+    assert!(refused.await.iter().any(|status| status.code() == Code::ResourceExhausted));
+    world.end().await;
+}
+
+async fn tail(owner: &Owner, part: &str) -> Result<tonic::Streaming<bytes::Bytes>, Status> {
+    let request = TailRobotPartLogsRequest { id: part.into(), errors_only: true, ..Default::default() };
+    owner.client.try_stream("/platform.app.v1.AppService/TailRobotPartLogs", request).await
+}
+
+#[tokio::test]
+async fn a_key_has_so_many_streams_open_and_a_closed_one_makes_room() {
+    let world = World::with(|options| options.limits = Limits { streams_per_key: 3, ..Limits::default() }).await;
+    let owner = world.owner("Acme").await;
+    let other = world.owner("Other").await;
+    let location = owner.location("North", None).await;
+    let part = owner.main_part(&owner.machine(&location, "arm").await).await.id;
+    let mut open = Vec::new();
+    for _ in 0..3 {
+        open.push(tail(&owner, &part).await.unwrap());
+    }
+    let refused = tail(&owner, &part).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert_eq!(refused.get_details_error_info().unwrap().metadata["limit"], "streams_per_key");
+    assert!(refused.get_details_retry_info().is_some());
+    let page = String::from_utf8(ask(&world, "GET", "/metrics", &[], b"").await.body).unwrap();
+    assert!(page.contains("fleet_streams_open 3"), "{page}");
+    // A stream that is refused for another reason holds no place.
+    for _ in 0..5 {
+        assert_eq!(code(tail(&other, &part).await), Code::NotFound);
+    }
+    drop(open.pop());
+    let again = async {
+        loop {
+            if let Ok(stream) = tail(&owner, &part).await {
+                return stream;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, again).await.expect("there is room again");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn wrong_sign_ins_are_slowed_down_by_id_and_right_ones_never() {
+    let world = World::new().await;
+    let owner = world.owner("Acme").await;
+    let victim = world.owner("Other").await;
+    for attempt in 0..10 {
+        let refused = world.login("api-key", &victim.key_id, "wrong").await.err().unwrap();
+        assert_eq!(refused.code(), Code::Unauthenticated, "attempt {attempt}");
+    }
+    let slowed = async {
+        loop {
+            let refused = world.login("api-key", &victim.key_id, "wrong").await.err().unwrap();
+            if refused.code() == Code::ResourceExhausted {
+                return refused;
+            }
+        }
+    };
+    let refused = tokio::time::timeout(PATIENCE, slowed).await.expect("it is slowed down");
+    assert!(refused.get_details_retry_info().is_some());
+    assert_eq!(refused.get_details_error_info().unwrap().metadata["limit"], "sign_in_failures");
+    for _ in 0..100 {
+        world.login("api-key", &owner.key_id, &owner.key).await.unwrap();
+    }
+    assert_eq!(code(list(&victim.client).await), Code::Ok, "who is signed in stays so");
+    // The same over the way of installers.
+    let headers = [("key_id", &*victim.key_id), ("key", "wrong")];
+    let slowed =
+        async { while ask(&world, "GET", "/install/credentials?part=x", &headers, b"").await.status != 429 {} };
+    tokio::time::timeout(PATIENCE, slowed).await.expect("it is slowed down there too");
+    world.end().await;
+}
+
+async fn audited(world: &World, owner: &Owner, forwarded: &str) -> String {
+    let token = format!("Bearer {}", owner.client.token.clone().unwrap());
+    let headers = [("Content-Type", "application/json"), ("Authorization", &*token), ("X-Forwarded-For", forwarded)];
+    let name = format!("for {forwarded}").replace([',', '.', ' '], "-");
+    let body = json!({"organizationId": owner.organization, "name": name}).to_string();
+    let made = ask(world, "POST", "/platform.app.v1.AppService/CreateLocation", &headers, body.as_bytes()).await;
+    assert_eq!(made.status, 200);
+    let body = json!({"organizationId": owner.organization}).to_string();
+    let told = ask(world, "POST", "/platform.fleet.v1.AdminService/ListAuditEvents", &headers, body.as_bytes()).await;
+    told.json()["events"][0].to_string()
+}
+
+#[tokio::test]
+async fn where_a_call_comes_from_is_believed_of_proxies_only() {
+    let world = World::new().await;
+    let owner = world.owner("Acme").await;
+    let event = audited(&world, &owner, "203.0.113.7").await;
+    assert!(event.contains("127.0.0.1") && !event.contains("203.0.113.7\""), "{event}");
+    world.end().await;
+    let world = World::with(|options| options.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()]).await;
+    let owner = world.owner("Acme").await;
+    let event = audited(&world, &owner, "198.51.100.1, 203.0.113.7").await;
+    assert!(event.contains("\"203.0.113.7\""), "{event}");
+    world.end().await;
+}
