@@ -170,7 +170,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut open = doorway.open(address).await?;
         let address = open.address();
         println!("http://{address}/");
-        let site = Site { address, prefix: 8, hotspot: "acme-arm-7-0042".into(), captive_api: Some("https://portal.acme.example/api".into()) };
+        let site = Site {
+            address,
+            prefix: 8,
+            hotspot: "acme-arm-7-0042".into(),
+            captive_api: Some("https://portal.acme.example/api".into()),
+        };
         let (welcome, takes) = (RefCell::new(device(&options)), options.takes);
         let portal = RefCell::new(Portal::new(site, key));
         let played =

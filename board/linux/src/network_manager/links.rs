@@ -19,8 +19,10 @@ pub(super) struct Kernel {
     pub ways_out: Vec<String>,
     /// Networks that traffic is routed to, and by which interface.
     pub routes: Vec<Addressed>,
-    /// Interfaces of real hardware that have a carrier.
+    /// Interfaces of real hardware that have a carrier and an address.
     pub hardware: Vec<String>,
+    /// Interfaces of real hardware that have no carrier.
+    pub dead: Vec<String>,
 }
 
 impl Kernel {
@@ -29,22 +31,34 @@ impl Kernel {
             log::debug!("the kernel tells no addresses: {error}");
             Vec::new()
         });
-        let real = |interface: &str| {
-            let folder = Path::new("/sys/class/net").join(interface);
-            let carrier = std::fs::read_to_string(folder.join("carrier"));
-            folder.join("device").exists() && carrier.is_ok_and(|carrier| carrier.trim() == "1")
-        };
-        let mut hardware: Vec<String> =
-            addresses.iter().map(|one| one.interface.clone()).filter(|name| real(name)).collect();
-        hardware.dedup();
-        Kernel { addresses, ways_out: netlink::default_routes(), routes: netlink::routes(), hardware }
+        let (alive, dead) = hardware(Path::new("/sys/class/net"));
+        let hardware = alive.into_iter().filter(|name| addresses.iter().any(|one| one.interface == *name)).collect();
+        Kernel { addresses, ways_out: netlink::default_routes(), routes: netlink::routes(), hardware, dead }
     }
+}
+
+/// Interfaces of real hardware with a carrier, and those without. One that is shut is neither: nobody can tell.
+fn hardware(folder: &Path) -> (Vec<String>, Vec<String>) {
+    let (mut alive, mut dead) = (Vec::new(), Vec::new());
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let carrier = std::fs::read_to_string(entry.path().join("carrier"));
+        match carrier.as_deref().map(str::trim) {
+            _ if !entry.path().join("device").exists() => {}
+            Ok("1") => alive.push(name),
+            Ok("0") => dead.push(name),
+            _ => {}
+        }
+    }
+    (alive, dead)
 }
 
 /// Puts both together.
 ///
 /// An interface counts when the network manager has connected it by a profile, when it is hardware with an address and a
-/// carrier, or when traffic to elsewhere goes out there. The bridges of containers are none of these.
+/// carrier, or when traffic to elsewhere goes out there. The bridges of containers are none of these. Hardware without a
+/// carrier never counts: where an access point vanishes in the moment between the address and the end of the activation,
+/// the network manager (1.42) sets no time limit and goes on saying "connected" for ever.
 pub(super) fn links(known: &Known, kernel: &Kernel) -> Links {
     let of = |interface: &str| known.devices.iter().find(|device| device.ip_interface == interface);
     let made =
@@ -59,7 +73,7 @@ pub(super) fn links(known: &Known, kernel: &Kernel) -> Links {
         let owned = device.and_then(|device| device.owned.as_ref());
         let default_route = kernel.ways_out.iter().any(|name| name == interface);
         let counts = made(interface) || default_route || kernel.hardware.iter().any(|name| name == interface);
-        if !counts || owned == Some(&Owned::Hotspot) {
+        if !counts || owned == Some(&Owned::Hotspot) || kernel.dead.iter().any(|name| name == interface) {
             return None;
         }
         let address = kernel.addresses.iter().find(|one| one.interface == interface);
@@ -121,6 +135,25 @@ mod tests {
     }
 
     #[test]
+    fn hardware_with_and_without_a_carrier() {
+        let folder = tempfile::tempdir().unwrap();
+        let interface = |name: &str, real: bool, carrier: Option<&str>| {
+            let folder = folder.path().join(name);
+            std::fs::create_dir_all(if real { folder.join("device") } else { folder.clone() }).unwrap();
+            if let Some(carrier) = carrier {
+                std::fs::write(folder.join("carrier"), carrier).unwrap();
+            }
+        };
+        interface("eth0", true, Some("1\n"));
+        interface("wlan0", true, Some("0\n"));
+        interface("eth1", true, None);
+        interface("docker0", false, Some("0\n"));
+        let found = hardware(folder.path());
+        assert_eq!(found, (vec!["eth0".to_owned()], vec!["wlan0".to_owned()]));
+        assert_eq!(hardware(&folder.path().join("none")), (vec![], vec![]));
+    }
+
+    #[test]
     fn what_is_connected() {
         let home = Ssid::new(b"home");
         let known = Known {
@@ -131,6 +164,7 @@ mod tests {
                 Device { external: true, ..device("docker0", 100) },
                 device("eth1", 70),
                 device("eth2", 100),
+                Device { ssid: home.clone(), owned: Some(Owned::Profile("gone".to_owned())), ..device("wlan2", 100) },
                 Device { ip_interface: "ppp0".to_owned(), ..device("ttyUSB0", 100) },
             ],
             ..Known::default()
@@ -147,14 +181,16 @@ mod tests {
                 address("usb0", 8),
                 address("tun0", 9),
                 address("veth0", 10),
+                address("wlan2", 11),
             ],
-            ways_out: vec!["eth0".to_owned(), "tun0".to_owned()],
+            ways_out: vec!["eth0".to_owned(), "tun0".to_owned(), "wlan2".to_owned()],
             routes: vec![
                 address("eth0", 0),
                 Addressed { interface: "flannel.1".to_owned(), ..address_in([10, 42, 1, 0]) },
                 Addressed { interface: "wlan1".to_owned(), ..address_in([10, 77, 0, 0]) },
             ],
             hardware: vec!["eth0".to_owned(), "wlan0".to_owned(), "wlan1".to_owned(), "usb0".to_owned()],
+            dead: vec!["wlan2".to_owned()],
         };
         let Links { links: found, subnets, .. } = links(&known, &kernel);
         let apart = ([10, 42, 1, 0].into(), 24);
