@@ -332,9 +332,9 @@ pub trait Networks {
     /// at most a minute.
     async fn join(&self, key: &str) -> Result<Link, JoinError>;
 
-    /// Connects by a profile that is not the agent's and that the system would use by itself, the best that is there.
-    /// `false` when there is none that could be tried.
-    async fn join_known(&self) -> Result<bool, JoinError>;
+    /// Connects by a profile that is not the agent's and that the system would use by itself, the best that is there, on
+    /// this interface if one is named. `false` when there is none that could be tried.
+    async fn join_known(&self, interface: Option<&str>) -> Result<bool, JoinError>;
 
     /// Listens to the air for networks; takes some seconds. Strongest first, each name once, hidden ones left out.
     /// `fresh` asks the radio; without it, what was heard last is enough.

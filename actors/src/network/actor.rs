@@ -15,7 +15,7 @@ use smol::{LocalExecutor, future::FutureExt as _};
 use super::{
     Air, Command, Connectivity, Joining, Report,
     machine::{Done, Effect, Event, Machine, Policy, Tuning, Wants, Work},
-    profiles::Step,
+    profiles::{self, Step},
     record,
 };
 use crate::{
@@ -222,7 +222,9 @@ impl Desk {
             (Effect::Cancel, ..) => self.work.cancel(),
             (Effect::Work(work), Some(networks), _) => {
                 if let Work::Join(key) = &work {
-                    self.note(format_args!("joins {}", key.split_once(':').map_or(&**key, |(_, name)| name)));
+                    let (key, before) = profiles::successor(key).map_or((&**key, ""), |key| (key, " as it was before"));
+                    let name = key.split_once(':').map_or(key, |(_, name)| name);
+                    self.note(format_args!("joins {name}{before}"));
                 }
                 self.work.start(carry_out(Rc::clone(networks), work));
             }
@@ -314,7 +316,7 @@ async fn carry_out(networks: Rc<dyn Networks>, work: Work) -> Done {
             let result = networks.join(&key).await;
             Done::Joined(key, result)
         }
-        Work::JoinKnown => Done::JoinedKnown(networks.join_known().await),
+        Work::JoinKnown(interface) => Done::JoinedKnown(networks.join_known(interface.as_deref()).await),
         Work::Scan(interface) => Done::Scanned(networks.scan(interface.as_deref(), true).await),
         Work::Tune(tuning) => {
             let Tuning { power_save, country } = &tuning;

@@ -107,6 +107,12 @@ impl Attempts {
         tried.is_none_or(|tried| tried.next <= now || (seen && !tried.seen))
     }
 
+    /// When it is tried again; `None` when nothing speaks against now.
+    #[must_use]
+    pub fn next(&self, key: &str) -> Option<Mono> {
+        self.tried.iter().find(|tried| tried.key == key).map(|tried| tried.next)
+    }
+
     /// It did not work; says whether that is news. `seen` when it was in the air, `refused` when it did not want us.
     pub fn failed(&mut self, now: Mono, key: &str, seen: bool, refused: bool, why: &str) -> bool {
         let (seed, seldom) = (self.seed, refused || !seen);

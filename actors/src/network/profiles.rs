@@ -14,6 +14,8 @@ use super::Given;
 const CONFIGURED: &str = "net:";
 /// First part of the key of a network that was given at a door.
 const GIVEN: &str = "given:";
+/// First part of the key of what was there before a change that is not proven yet; the key of that one follows.
+const BEFORE: &str = "old:";
 /// Longest name of a network within a key, in bytes; a longer one, which is hardly text, is written in hexadecimal.
 const SHOWN_BYTES_MAX: usize = 100;
 /// Priority of what was given last.
@@ -86,12 +88,60 @@ pub fn is_given(profile: &Profile) -> bool {
     profile.key.starts_with(GIVEN)
 }
 
-/// What brings the present profiles to the wanted ones. Removals first: a name may have moved to another key. Without
-/// `remove` nothing is removed.
+/// Whether this is the key of such a one.
 #[must_use]
-pub fn compare(wanted: &[Profile], present: &[Profile], remove: bool) -> Vec<Step> {
-    let unwanted = |profile: &Profile| !is_given(profile) && !wanted.iter().any(|wanted| wanted.key == profile.key);
-    let gone = |profile: &&Profile| remove && unwanted(profile);
+pub fn is_given_key(key: &str) -> bool {
+    key.starts_with(GIVEN)
+}
+
+/// The key under which what was there before is kept while this one is not proven.
+#[must_use]
+pub fn before_key(key: &str) -> String {
+    format!("{BEFORE}{key}")
+}
+
+/// The key of the change, when this is the key of what was before it.
+#[must_use]
+pub fn successor(key: &str) -> Option<&str> {
+    key.strip_prefix(BEFORE)
+}
+
+/// The same profile, to be kept while a changed one is not proven.
+#[must_use]
+pub fn before(profile: &Profile) -> Profile {
+    Profile { key: before_key(&profile.key), ..profile.clone() }
+}
+
+/// Whether a link by one of them is what a link by the other one would be.
+#[must_use]
+pub fn is_same_link(one: &Profile, other: &Profile) -> bool {
+    Profile { key: one.key.clone(), priority: one.priority, ..other.clone() } == *one
+}
+
+/// Whether the network manager has its password and does not tell it, so that nobody else could write it.
+#[must_use]
+pub fn is_untold(profile: &Profile) -> bool {
+    matches!(&profile.medium, Medium::Wifi { psk: Some(psk), .. } if psk.is_empty())
+}
+
+/// What brings the present profiles to the wanted ones. Removals first: a name may have moved to another key. Without
+/// `remove` nothing is removed but what was before changes that are `proven`.
+#[must_use]
+pub fn compare(wanted: &[Profile], present: &[Profile], remove: bool, proven: &[String]) -> Vec<Step> {
+    let find = |list: &[Profile], key: &str| list.iter().find(|profile| profile.key == key).cloned();
+    let unwanted = |profile: &Profile| match successor(&profile.key) {
+        Some(key) => {
+            let (wanted, present) = (find(wanted, key), find(present, key));
+            let same = present.as_ref().is_some_and(|present| is_same_link(present, profile));
+            match is_given_key(key) {
+                true => present.is_none() || same,
+                false => wanted.is_none() || (same && wanted == present),
+            }
+        }
+        None => !is_given(profile) && find(wanted, &profile.key).is_none(),
+    };
+    let past = |profile: &Profile| successor(&profile.key).is_some_and(|key| proven.iter().any(|one| one == key));
+    let gone = |profile: &&Profile| past(profile) || (remove && unwanted(profile));
     let removed = present.iter().filter(gone).map(|profile| Step::Remove(profile.key.clone()));
     let put = wanted.iter().filter(|wanted| !present.contains(wanted)).cloned().map(Step::Put);
     removed.chain(put).collect()
@@ -123,18 +173,25 @@ fn given_key(ssid: &Ssid) -> String {
     key
 }
 
-/// What stores a network that was given: the older ones step down in their order, then it comes, highest of all.
+/// What stores a network that was given: the older ones step down in their order, then it comes, highest of all. Where
+/// there are too many, one that never worked goes, and only then the oldest: somebody who makes names up must not push out
+/// the network that the device is brought home by.
 #[must_use]
-pub fn give(new: Profile, present: &[Profile]) -> Vec<Step> {
+pub fn give(new: Profile, present: &[Profile], worked: impl Fn(&str) -> bool) -> Vec<Step> {
     let mut older: Vec<&Profile> =
         present.iter().filter(|profile| is_given(profile) && profile.key != new.key).collect();
     older.sort_by_key(|profile| std::cmp::Reverse(profile.priority));
     let mut steps = Vec::new();
+    while older.len() >= GIVEN_MAX {
+        let place = older.iter().rposition(|profile| !worked(&profile.key)).unwrap_or(older.len() - 1);
+        let gone = older.remove(place);
+        let before = before_key(&gone.key);
+        steps.extend(present.iter().filter(|profile| profile.key == before).map(|_| Step::Remove(before.clone())));
+        steps.push(Step::Remove(gone.key.clone()));
+    }
     for (place, profile) in older.into_iter().enumerate() {
         let lower = i16::try_from(place + 1).map_or(0, |down| GIVEN_PRIORITY - down);
-        if place + 1 >= GIVEN_MAX {
-            steps.push(Step::Remove(profile.key.clone()));
-        } else if profile.priority != lower {
+        if profile.priority != lower {
             steps.push(Step::Put(Profile { priority: lower, ..profile.clone() }));
         }
     }
@@ -144,8 +201,11 @@ pub fn give(new: Profile, present: &[Profile]) -> Vec<Step> {
 
 /// What puts back what was there before something was given that does not work.
 #[must_use]
-pub fn take_back(key: &str, before: Option<&Profile>) -> Step {
-    before.map_or_else(|| Step::Remove(key.to_owned()), |before| Step::Put(before.clone()))
+pub fn take_back(key: &str, before: Option<&Profile>, present: &[Profile]) -> Vec<Step> {
+    let kept = before_key(key);
+    let first = before.map_or_else(|| Step::Remove(key.to_owned()), |before| Step::Put(before.clone()));
+    let is_kept = present.iter().any(|profile| profile.key == kept);
+    [first].into_iter().chain(is_kept.then_some(Step::Remove(kept))).collect()
 }
 
 /// How a profile is called in front of people. Never its password.

@@ -33,6 +33,8 @@ use crate::{
     },
 };
 
+mod changes;
+
 const MINUTE: Duration = Duration::from_secs(60);
 const PSK: &str = "correct horse";
 
@@ -168,8 +170,8 @@ fn wanted_and_present_profiles_are_compared() {
         steps.iter().map(|step| format!("{}{}", sign(step), step.key())).collect()
     };
     for (case, present, expected) in table {
-        assert_eq!(shown(profiles::compare(&wanted, &present, true)), expected, "{case}");
-        let kept = shown(profiles::compare(&wanted, &present, false));
+        assert_eq!(shown(profiles::compare(&wanted, &present, true, &[])), expected, "{case}");
+        let kept = shown(profiles::compare(&wanted, &present, false, &[]));
         assert!(kept.iter().all(|step| step.starts_with('+')), "{case}: the cloud was not heard yet");
     }
     let Network { kind, .. } = house;
@@ -195,7 +197,7 @@ fn what_is_given_comes_first_and_the_older_ones_step_down() {
     let mut present = vec![wifi("house", 900, true)];
     for name in 0..profiles::GIVEN_MAX + 4 {
         let new = profiles::of_given(&given(&format!("door {name}"), PSK), None);
-        for step in profiles::give(new, &present) {
+        for step in profiles::give(new, &present, |_| true) {
             step.done_to(&mut present);
         }
         let mut given: Vec<_> = present.iter().filter(|profile| profiles::is_given(profile)).collect();

@@ -118,7 +118,7 @@ impl Probe {
             }
             ["remove", key] => said(networks.remove(key).await.map(|()| String::new())),
             ["join", key] => said(networks.join(key).await.map(|link| format!("{link:?}"))),
-            ["join-known"] => said(networks.join_known().await.map(|any| any.to_string())),
+            ["join-known"] => said(networks.join_known(None).await.map(|any| any.to_string())),
             ["scan" | "heard", rest @ ..] => {
                 let fresh = words.first() == Some(&"scan");
                 said(networks.scan(rest.first().copied(), fresh).await.map(|seen| format!("{seen:?}")))

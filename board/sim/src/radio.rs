@@ -15,7 +15,8 @@ use std::{
 };
 
 use board::network::{
-    Address, Hotspot, Internet, JoinError, Link, Links, Manager, Medium, Profile, Radio, Security, Seen, Ssid, Subnet,
+    Address, Hotspot, Internet, JoinError, Link, Links, Manager, Medium, NetworkError, Profile, Radio, Security, Seen,
+    Ssid, Subnet,
 };
 
 use crate::{SimWeb, clock::SimClock};
@@ -30,6 +31,8 @@ pub const REFUSAL_TAKES: Duration = Duration::from_secs(8);
 pub const NO_ADDRESS_TAKES: Duration = Duration::from_secs(30);
 /// Time to listen to all channels.
 pub const SCAN_TAKES: Duration = Duration::from_secs(3);
+/// Time of a call that does nothing long.
+pub const CALL_TAKES: Duration = Duration::from_millis(20);
 /// Time until phones can join a hotspot.
 pub const HOTSPOT_TAKES: Duration = Duration::from_secs(2);
 /// The network manager connects by itself this long after it could.
@@ -145,6 +148,8 @@ pub struct Counts {
 pub(crate) struct Up {
     pub(crate) link: Link,
     beyond: Beyond,
+    /// The way out that its profile names.
+    gateway: Option<Ipv4Addr>,
     admin: Option<String>,
 }
 
@@ -167,6 +172,14 @@ pub(crate) struct Inner {
     admins: RefCell<BTreeMap<String, Profile>>,
     pub(crate) up: RefCell<BTreeMap<String, Up>>,
     pub(crate) hotspot: RefCell<Option<Hotspot>>,
+    /// The right way out of a network, by its name or its cable's; any where there is none.
+    gateways: RefCell<BTreeMap<String, Ipv4Addr>>,
+    /// Passwords are not told.
+    pub(crate) keeps_secrets: Cell<bool>,
+    /// One call in this many fails; 0 is none.
+    fails: Cell<u64>,
+    pub(crate) call_takes: Cell<Duration>,
+    chance: Cell<u64>,
     /// Networks of somebody else's that connect to nothing: containers.
     bridges: RefCell<Vec<Subnet>>,
     phones: Cell<u32>,
@@ -204,6 +217,11 @@ impl SimNetworks {
                 admins: RefCell::default(),
                 up: RefCell::default(),
                 hotspot: RefCell::default(),
+                gateways: RefCell::default(),
+                keeps_secrets: Cell::new(false),
+                fails: Cell::new(0),
+                call_takes: Cell::new(CALL_TAKES),
+                chance: Cell::new(1),
                 bridges: RefCell::default(),
                 phones: Cell::new(0),
                 power_save: Cell::new(None),
@@ -298,6 +316,41 @@ impl SimNetworks {
         self.moved();
     }
 
+    /// Who names another way out of this network (its name, or its cable's interface) reaches nothing.
+    pub fn set_gateway(&self, of: &str, gateway: Ipv4Addr) {
+        self.inner.gateways.borrow_mut().insert(of.to_owned(), gateway);
+        self.moved();
+    }
+
+    /// It does not tell passwords, such as when it asks a secret agent that does not answer.
+    pub fn keep_secrets(&self, keeps: bool) {
+        self.inner.keeps_secrets.set(keeps);
+    }
+
+    /// From now on one call in `every` fails, by chance; 0 is none.
+    pub fn fail_calls(&self, every: u64) {
+        self.inner.fails.set(every);
+    }
+
+    /// A call that does nothing long takes this long.
+    pub fn set_call_takes(&self, time: Duration) {
+        self.inner.call_takes.set(time);
+    }
+
+    /// Below `bound`, the same each time a test runs.
+    pub(crate) fn random(&self, bound: u64) -> u64 {
+        let next =
+            self.inner.chance.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.inner.chance.set(next);
+        (next >> 33) % bound.max(1)
+    }
+
+    /// Whether this call is one of those that fail.
+    pub(crate) fn fails_now(&self) -> bool {
+        let every = self.inner.fails.get();
+        every > 0 && self.random(every) == 0
+    }
+
     /// Somebody makes a bridge that connects to nothing, such as for containers.
     pub fn bridge(&self, address: Subnet) {
         self.inner.bridges.borrow_mut().push(address);
@@ -320,6 +373,25 @@ impl SimNetworks {
     #[must_use]
     pub fn ours(&self) -> Vec<Profile> {
         self.inner.ours.borrow().values().cloned().collect()
+    }
+
+    /// One of the agent's profiles comes onto the disk. One whose password is not told keeps what it has.
+    pub(crate) fn store(&self, profile: &Profile) -> Result<(), NetworkError> {
+        let mut profile = profile.clone();
+        let mut ours = self.inner.ours.borrow_mut();
+        if let Medium::Wifi { psk: Some(psk), .. } = &mut profile.medium
+            && psk.is_empty()
+        {
+            let there = ours.get(&profile.key).map(|there| there.medium.clone());
+            let Some(Medium::Wifi { psk: Some(kept), .. }) = there else {
+                return Err(NetworkError::Refused("there is no password".to_owned()));
+            };
+            *psk = kept;
+        }
+        ours.insert(profile.key.clone(), profile);
+        drop(ours);
+        self.moved();
+        Ok(())
     }
 
     /// Somebody edits one of the agent's profiles by hand.
@@ -467,6 +539,15 @@ impl SimNetworks {
         seen
     }
 
+    /// The device that joining by this profile takes, where it comes to that.
+    pub(crate) fn interface_of(&self, profile: &Profile) -> Option<String> {
+        match (&profile.medium, self.attempt(profile)) {
+            (_, (_, Ok(interface))) => Some(interface),
+            (Medium::Wifi { .. }, (_, Err(JoinError::Network(_)))) | (Medium::Wired, _) => None,
+            (Medium::Wifi { .. }, _) => self.radio(profile.interface.as_deref()).map(|radio| radio.interface),
+        }
+    }
+
     /// How joining by this profile goes and how long that takes, as things are now.
     pub(crate) fn attempt(&self, profile: &Profile) -> (Duration, Result<String, JoinError>) {
         let takes = self.inner.join_takes.get();
@@ -515,7 +596,8 @@ impl SimNetworks {
             Medium::Wifi { ssid, .. } => Some(ssid.clone()),
             Medium::Wired => None,
         };
-        let beyond = self.beyond(ssid.as_ref(), interface);
+        let gateway = profile.gateway;
+        let beyond = self.beyond(ssid.as_ref(), interface, gateway);
         let (address, default_route) = match profile.address {
             Address::Auto => ((Ipv4Addr::new(192, 168, if ssid.is_some() { 1 } else { 7 }, 20), 24), true),
             Address::Fixed(address, prefix) => ((address, prefix), profile.gateway.is_some()),
@@ -527,13 +609,18 @@ impl SimNetworks {
             address: Some(address),
             default_route,
         };
-        let up = Up { link: link.clone(), beyond, admin: admin.then(|| profile.key.clone()) };
+        let up = Up { link: link.clone(), beyond, gateway, admin: admin.then(|| profile.key.clone()) };
         self.inner.up.borrow_mut().insert(interface.to_owned(), up);
         self.moved();
         link
     }
 
-    fn beyond(&self, ssid: Option<&Ssid>, interface: &str) -> Beyond {
+    fn beyond(&self, ssid: Option<&Ssid>, interface: &str, gateway: Option<Ipv4Addr>) -> Beyond {
+        let name = ssid.map_or_else(|| interface.to_owned(), ToString::to_string);
+        let right = self.inner.gateways.borrow().get(&name).copied();
+        if gateway.is_some_and(|gateway| right.is_some_and(|right| right != gateway)) {
+            return Beyond::Nothing;
+        }
         match ssid {
             Some(ssid) => {
                 let points = self.inner.points.borrow();
@@ -568,7 +655,7 @@ impl SimNetworks {
         let beyond: Vec<(String, Beyond)> = up
             .borrow()
             .values()
-            .map(|up| (up.link.interface.clone(), self.beyond(up.link.ssid.as_ref(), &up.link.interface)))
+            .map(|up| (up.link.interface.clone(), self.beyond(up.link.ssid.as_ref(), &up.link.interface, up.gateway)))
             .collect();
         for (interface, beyond) in beyond {
             if let Some(up) = up.borrow_mut().get_mut(&interface) {
@@ -644,12 +731,12 @@ impl SimNetworks {
     }
 
     /// The best of the administrator's profiles that would be used.
-    pub(crate) fn known(&self) -> Option<Profile> {
+    pub(crate) fn known(&self, wanted: Option<&str>) -> Option<Profile> {
         let mut known = self.admins();
         known.sort_by_key(|profile| std::cmp::Reverse(profile.priority));
         known.into_iter().find(|profile| {
             let in_use = self.admin_in_use().as_ref() == Some(&profile.key);
-            !in_use && matches!(self.attempt(profile), (_, Ok(interface)) if !self.is_taken(&interface))
+            !in_use && matches!(self.attempt(profile), (_, Ok(interface)) if !self.is_taken(&interface) && wanted.is_none_or(|wanted| wanted == interface))
         })
     }
 }

@@ -1,6 +1,11 @@
 //! The network manager as the agent of one life sees it. Wrong use is asserted here, as hardware would punish it.
 
-use std::{rc::Rc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeSet,
+    rc::Rc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use board::network::{
@@ -9,19 +14,21 @@ use board::network::{
 
 use crate::{
     power::Alive,
-    radio::{HOTSPOT_TAKES, SCAN_TAKES, SimNetworks},
+    radio::{CALL_TAKES, HOTSPOT_TAKES, SCAN_TAKES, SimNetworks},
 };
 
 /// Longest key of a profile, in bytes.
 const KEY_BYTES_MAX: usize = 128;
 /// Longest join, by the port's word.
 const JOIN_MAX: Duration = Duration::from_secs(60);
-/// Time of a call that does nothing long.
-const CALL_TAKES: Duration = Duration::from_millis(20);
+/// A call that is not answered is given up after this.
+const CALL_LIMIT: Duration = Duration::from_secs(25);
 
 pub(crate) struct NetworksPort {
     pub(crate) networks: SimNetworks,
     pub(crate) alive: Alive,
+    /// Changed in this life since they were last joined: what is up by them uses what was.
+    pub(crate) stale: RefCell<BTreeSet<String>>,
 }
 
 impl NetworksPort {
@@ -29,9 +36,22 @@ impl NetworksPort {
     async fn call(&self, takes: Duration) -> Result<(), NetworkError> {
         self.alive.or_for_ever().await;
         self.is_there()?;
+        if self.networks.fails_now() {
+            // Some are refused at once, some are never answered.
+            let refused = self.networks.random(2) == 0;
+            self.networks.inner.clock.sleep(if refused { CALL_TAKES } else { CALL_LIMIT }).await;
+            self.alive.or_for_ever().await;
+            let words = "it is busy".to_owned();
+            return Err(if refused { NetworkError::Refused(words) } else { NetworkError::Absent(words) });
+        }
         self.networks.inner.clock.sleep(takes).await;
         self.alive.or_for_ever().await;
         self.is_there()
+    }
+
+    /// A call that does nothing long.
+    async fn brief(&self) -> Result<(), NetworkError> {
+        self.call(self.networks.inner.call_takes.get()).await
     }
 
     fn is_there(&self) -> Result<(), NetworkError> {
@@ -43,16 +63,17 @@ impl NetworksPort {
     }
 
     async fn connect(&self, profile: &Profile, admin: bool) -> Result<Link, JoinError> {
-        self.call(CALL_TAKES).await?;
+        self.brief().await?;
         let networks = &self.networks;
         let (takes, first) = networks.attempt(profile);
         assert!(takes <= JOIN_MAX, "a join takes at most {JOIN_MAX:?}");
-        if let Ok(interface) = &first {
-            // One connection per device: the old one ends when the new one begins, and so does a hotspot in its way.
-            if networks.is_taken(interface) {
+        if let Some(interface) = networks.interface_of(profile) {
+            // One connection per device: the old one ends when the new one begins, also when that fails, and so does a
+            // hotspot in its way.
+            if networks.is_taken(&interface) {
                 networks.close_hotspot();
             }
-            networks.disconnect(|link| link.interface == *interface);
+            networks.disconnect(|link| link.interface == interface);
         }
         self.call(takes).await?;
         // What it found at the beginning may have gone meanwhile.
@@ -62,13 +83,32 @@ impl NetworksPort {
     }
 }
 
+/// A profile that is being written when the caller goes, or the power: it may have been written or not.
+struct Begun<'a> {
+    networks: &'a SimNetworks,
+    profile: &'a Profile,
+    ended: Cell<bool>,
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        if !self.ended.get() && self.networks.manager() == Manager::Ready && self.networks.random(2) == 0 {
+            let _ = self.networks.store(self.profile);
+        }
+    }
+}
+
 fn check(profile: &Profile) {
     let Profile { key, medium, priority, .. } = profile;
     assert!(!key.is_empty() && key.len() <= KEY_BYTES_MAX && !key.contains(char::is_control), "{key:?} is no key");
     assert!((-999..=999).contains(priority), "{key}: priority {priority}");
     if let Medium::Wifi { psk: Some(psk), .. } = medium {
         let hexadecimal = psk.len() == 64 && psk.expose().bytes().all(|byte| byte.is_ascii_hexdigit());
-        assert!(hexadecimal || (8..=63).contains(&psk.len()), "{key}: a password of {} bytes", psk.len());
+        assert!(
+            psk.is_empty() || hexadecimal || (8..=63).contains(&psk.len()),
+            "{key}: a password of {} bytes",
+            psk.len()
+        );
     }
 }
 
@@ -89,25 +129,37 @@ impl Networks for NetworksPort {
 
     async fn profiles(&self) -> Result<Vec<Profile>, NetworkError> {
         self.networks.count(|_| ());
-        self.call(CALL_TAKES).await?;
-        Ok(self.networks.ours())
+        self.brief().await?;
+        let mut ours = self.networks.ours();
+        for profile in &mut ours {
+            if let Medium::Wifi { psk: Some(psk), .. } = &mut profile.medium
+                && self.networks.inner.keeps_secrets.get()
+            {
+                *psk = "".into();
+            }
+        }
+        Ok(ours)
     }
 
     async fn put(&self, profile: &Profile) -> Result<(), NetworkError> {
         check(profile);
         self.networks.count(|counts| counts.puts += 1);
-        self.call(CALL_TAKES).await?;
-        if let Some(why) = &*self.networks.inner.refuses.borrow() {
-            return Err(NetworkError::Refused(why.clone()));
+        let refuses = self.networks.inner.refuses.borrow().clone();
+        if let Some(why) = refuses {
+            self.brief().await?;
+            return Err(NetworkError::Refused(why));
         }
-        self.networks.inner.ours.borrow_mut().insert(profile.key.clone(), profile.clone());
-        self.networks.moved();
-        Ok(())
+        self.stale.borrow_mut().insert(profile.key.clone());
+        let begun = Begun { networks: &self.networks, profile, ended: Cell::new(false) };
+        let called = self.brief().await;
+        begun.ended.set(true);
+        called?;
+        self.networks.store(profile)
     }
 
     async fn remove(&self, key: &str) -> Result<(), NetworkError> {
         self.networks.count(|counts| counts.removes += 1);
-        self.call(CALL_TAKES).await?;
+        self.brief().await?;
         self.networks.inner.ours.borrow_mut().remove(key);
         self.networks.disconnect(|link| link.key.as_deref() == Some(key));
         Ok(())
@@ -118,13 +170,19 @@ impl Networks for NetworksPort {
         self.is_there()?;
         let profile = self.networks.inner.ours.borrow().get(key).cloned();
         let profile = profile.unwrap_or_else(|| panic!("{key:?} is none of the agent's profiles"));
+        let stale = self.stale.borrow_mut().remove(key);
+        let there = self.networks.links().into_iter().find(|link| link.key.as_deref() == Some(key));
+        if let Some(link) = there.filter(|_| !stale) {
+            self.brief().await?;
+            return Ok(link);
+        }
         self.connect(&profile, false).await
     }
 
-    async fn join_known(&self) -> Result<bool, JoinError> {
+    async fn join_known(&self, interface: Option<&str>) -> Result<bool, JoinError> {
         self.networks.count(|_| ());
-        self.call(CALL_TAKES).await?;
-        match self.networks.known() {
+        self.brief().await?;
+        match self.networks.known(interface) {
             Some(profile) => self.connect(&profile, true).await.map(|_| true),
             None => Ok(false),
         }
@@ -137,7 +195,7 @@ impl Networks for NetworksPort {
         if let Some(why) = radio.blocked {
             return Err(NetworkError::Refused(why));
         }
-        self.call(if fresh { SCAN_TAKES } else { CALL_TAKES }).await?;
+        self.call(if fresh { SCAN_TAKES } else { self.networks.inner.call_takes.get() }).await?;
         Ok(self.networks.heard())
     }
 
@@ -164,7 +222,7 @@ impl Networks for NetworksPort {
 
     async fn close_hotspot(&self) -> Result<(), NetworkError> {
         self.networks.count(|_| ());
-        self.call(CALL_TAKES).await?;
+        self.brief().await?;
         self.networks.close_hotspot();
         self.networks.moved();
         Ok(())
@@ -172,13 +230,13 @@ impl Networks for NetworksPort {
 
     async fn set_power_save(&self, on: Option<bool>) -> Result<bool, NetworkError> {
         self.networks.count(|_| ());
-        self.call(CALL_TAKES).await?;
+        self.brief().await?;
         Ok(self.networks.inner.power_save.replace(on) != on)
     }
 
     async fn set_country(&self, country: Option<&str>) -> Result<(), NetworkError> {
         self.networks.count(|_| ());
-        self.call(CALL_TAKES).await?;
+        self.brief().await?;
         self.networks.inner.country.replace(country.map(str::to_owned));
         Ok(())
     }
@@ -186,6 +244,8 @@ impl Networks for NetworksPort {
 
 /// The port, when the device has one.
 pub(crate) fn port(networks: &SimNetworks, alive: &Alive) -> Option<Rc<dyn Networks>> {
-    let port = || -> Rc<dyn Networks> { Rc::new(NetworksPort { networks: networks.clone(), alive: alive.clone() }) };
+    let port = || -> Rc<dyn Networks> {
+        Rc::new(NetworksPort { networks: networks.clone(), alive: alive.clone(), stale: RefCell::default() })
+    };
     networks.inner.exists.get().then(port)
 }

@@ -13,6 +13,7 @@ mod a_weekend_offline;
 mod agents_that_fail;
 mod an_agent_updates_itself;
 mod boards_that_sleep;
+mod changed_networks;
 mod clocks_that_jump;
 mod crash_loops;
 mod damaged_trust;

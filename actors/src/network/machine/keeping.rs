@@ -16,66 +16,89 @@ pub(super) const SYNC_FIRST: Duration = Duration::from_secs(5 * 60);
 /// Longest wait then.
 pub(super) const SYNC_MAX: Duration = Duration::from_secs(6 * 60 * 60);
 
+/// First wait after it did not say which profiles there are: it may only have been busy.
+pub(super) const LIST_FIRST: Duration = Duration::from_secs(15);
+
+/// Longest wait then.
+pub(super) const LIST_MAX: Duration = Duration::from_secs(10 * 60);
+
 impl Machine {
     pub(super) fn listed(&mut self, now: Mono, present: Vec<Profile>) {
-        let Some(wants) = &self.wants else { return };
-        self.steps = profiles::compare(&profiles::wanted(&wants.networks), &present, wants.heard);
-        let interface = wants.network.hotspot_interface.clone();
-        if let Some(giving) = self.giving.as_mut().filter(|giving| giving.stage == GivingStage::Store) {
-            let profile = profiles::of_given(&giving.given, interface.as_deref());
-            giving.before = present.iter().find(|present| present.key == profile.key).cloned();
-            // The configuration's own can wait; a person does.
-            self.steps = profiles::give(profile, &present);
-            self.stale = true;
-        } else if self.steps.is_empty() {
-            self.synced(now, Vec::new());
-        }
         self.attempts.keep(&present);
-        self.present = Some(present);
+        self.proofs.proven.retain(|key| present.iter().any(|one| profiles::successor(&one.key) == Some(key)));
+        self.list_wait.reset();
+        if self.present.replace(present).is_none() {
+            self.resume_changes();
+        }
+        self.remember_what_works();
+        let interface = self.wants.as_ref().and_then(|wants| wants.network.hotspot_interface.clone());
+        if self.giving.as_ref().is_some_and(|giving| giving.stage == GivingStage::List) {
+            return self.given_listed(interface.as_deref());
+        }
+        self.compare(now);
+    }
+
+    /// What has to be done so that the network manager has what is wanted.
+    fn compare(&mut self, now: Mono) {
+        let (Some(wants), Some(present)) = (&self.wants, &self.present) else { return };
+        let wanted = profiles::wanted(&wants.networks);
+        let steps = profiles::compare(&wanted, present, wants.heard, &self.proofs.proven);
+        let (steps, unkept) = self.carefully(steps);
+        let mut again: Vec<Step> = Vec::new();
+        for key in &self.proofs.again {
+            let named = steps.iter().any(|step| step.key() == key);
+            again.extend(self.present_of(key).filter(|_| !named).cloned().map(Step::Put));
+        }
+        self.steps = self.undo.iter().cloned().chain(steps).chain(again).collect();
+        if self.steps.is_empty() {
+            self.synced(now, unkept);
+        }
     }
 
     pub(super) fn applied(&mut self, now: Mono, results: Vec<(Step, Result<(), NetworkError>)>, effects: &mut Effects) {
-        let mut refused = Vec::new();
-        let key = self.giving.as_ref().map(|giving| giving.key.clone());
-        let mut given = false;
+        let mut failed = Vec::new();
+        let mut done = Vec::new();
         for (step, result) in results {
+            if let Err(error) = result {
+                failed.push((step, error));
+                continue;
+            }
             let about = step.key().to_owned();
-            match result {
-                Ok(()) => {
-                    given |= key.as_ref() == Some(&about);
-                    self.attempts.forget(&about);
-                    if self.giving.is_none() && self.takes_effect_at_once(&step) {
-                        self.rejoin.push(about);
-                    }
-                    self.present.as_mut().into_iter().for_each(|present| step.clone().done_to(present));
-                }
-                Err(error) => refused.push(format!("network {about:?}: {error}")),
+            self.undo.retain(|undone| *undone != step);
+            if profiles::successor(&about).is_none() {
+                self.attempts.forget(&about);
+                self.changed_anew(&about);
             }
+            let again =
+                self.proofs.again.iter().position(|key| *key == about).map(|place| self.proofs.again.remove(place));
+            if self.giving.is_none() && (again.is_some() || self.takes_effect_at_once(&step)) {
+                self.rejoin.push(about.clone());
+            }
+            self.present.as_mut().into_iter().for_each(|present| step.clone().done_to(present));
+            done.push(about);
         }
-        match self.giving.as_mut().map(|giving| (giving.stage, giving)) {
-            Some((GivingStage::Store, giving)) if given => giving.stage = GivingStage::Join,
-            Some((GivingStage::Store, _)) => {
-                let why = refused.pop().unwrap_or_else(|| "the network could not be stored".to_owned());
-                self.fail_giving(&why);
-            }
-            Some((GivingStage::TakeBack, _)) => {
-                self.giving = None;
-                if let Some((attempt, given)) = self.next_giving.take() {
-                    self.give(attempt, given, effects);
-                }
-            }
-            Some((GivingStage::Join, _)) | None => {
-                self.synced(now, refused);
-            }
+        if self.giving.is_some() {
+            return self.given_applied(now, failed, &done, effects);
         }
+        if failed.is_empty() && !done.is_empty() {
+            // What was only prepared is done now.
+            return self.compare(now);
+        }
+        let refused = failed.into_iter().map(|(step, error)| format!("network {:?}: {error}", step.key()));
+        self.synced(now, refused.collect());
     }
 
     /// What was changed under a link is not what the link is, and a cable's own settings are meant for it as it lies
     /// there. A WiFi network that is better than the present one is no reason to leave that.
-    pub(super) fn takes_effect_at_once(&self, step: &Step) -> bool {
+    fn takes_effect_at_once(&self, step: &Step) -> bool {
         let Step::Put(profile) = step else { return false };
-        let in_use = self.links.links.iter().any(|link| link.key.as_ref() == Some(&profile.key));
-        in_use || (profile.medium == Medium::Wired && profile.interface.is_some())
+        let present = self.present_of(&profile.key);
+        if present.is_some_and(|present| profiles::is_same_link(present, profile)) {
+            return false;
+        }
+        let in_use = self.is_in_use(&profile.key) || self.is_in_use(&profiles::before_key(&profile.key));
+        let wired = profile.medium == Medium::Wired && profile.interface.is_some();
+        profiles::successor(&profile.key).is_none() && (in_use || wired)
     }
 
     pub(super) fn synced(&mut self, now: Mono, refused: Vec<String>) {
@@ -86,6 +109,13 @@ impl Machine {
             self.sync_wait.reset();
         }
         self.refused = refused;
+    }
+
+    /// It does not say what it has. What is known of it is still the best that is known.
+    pub(super) fn unlisted(&mut self, now: Mono, why: String) {
+        self.fail_giving(&why);
+        (self.stale, self.refused) = (true, vec![why]);
+        self.sync_at = now + self.list_wait.next_delay();
     }
 
     pub(super) fn sync_failed(&mut self, now: Mono, why: String) {

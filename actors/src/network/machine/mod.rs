@@ -10,6 +10,7 @@
 
 mod giving;
 mod keeping;
+mod proof;
 mod reboot;
 mod round;
 mod words;
@@ -26,7 +27,8 @@ use board::{
 pub use self::work::{Done, Tuning, Work};
 use self::{
     giving::Giving,
-    keeping::{SYNC_FIRST, SYNC_MAX},
+    keeping::{LIST_FIRST, LIST_MAX, SYNC_FIRST, SYNC_MAX},
+    proof::Proofs,
     reboot::REBOOT_REFUSED,
     round::{GRACE, ROUND_FIRST, ROUND_MAX, Round, RoundStage},
     work::WORK_MAX,
@@ -100,8 +102,8 @@ pub enum Effect {
     Note(String),
 }
 
-/// No step asks for more than this: two notes, and one of each other kind.
-pub type Effects = heapless::Vec<Effect, 8>;
+/// No step asks for more than this: three notes, two questions (the later one counts), and one of each other kind.
+pub type Effects = heapless::Vec<Effect, 10>;
 
 /// The decision maker.
 #[derive(Clone, Debug)]
@@ -122,6 +124,10 @@ pub struct Machine {
     steps: Vec<Step>,
     /// Changed while in use, or meant for one cable: connected anew.
     rejoin: Vec<String>,
+    proofs: Proofs,
+    /// What is still to be taken back of what was given and does not work.
+    undo: Vec<Step>,
+    list_wait: Backoff,
     refused: Vec<String>,
     tuned: Option<Tuning>,
     tune_at: Mono,
@@ -142,6 +148,8 @@ pub struct Machine {
     joining: Joining,
     record: Record,
     stored: Record,
+    /// Something of it that is not stored yet does not wait.
+    unstored: bool,
     reboot_hold: Mono,
     unrebooted: Option<Rc<str>>,
     stir: u64,
@@ -166,6 +174,9 @@ impl Machine {
             sync_wait: Backoff::new(SYNC_FIRST, SYNC_MAX, seed),
             steps: Vec::new(),
             rejoin: Vec::new(),
+            proofs: Proofs::default(),
+            undo: Vec::new(),
+            list_wait: Backoff::new(LIST_FIRST, LIST_MAX, seed),
             refused: Vec::new(),
             tuned: None,
             tune_at: Mono::BOOT,
@@ -185,6 +196,7 @@ impl Machine {
             joining: Joining::default(),
             record: Record { offline_since: None, ..record },
             stored: stored.unwrap_or_default(),
+            unstored: false,
             reboot_hold: Mono::BOOT,
             unrebooted: None,
             stir: 0,
@@ -197,13 +209,21 @@ impl Machine {
         match event {
             Event::Wants(wants) => self.configure(wants, &mut effects),
             Event::Links(links) => self.links_changed(now, links),
-            Event::Reach(reach) => self.reach = reach,
+            Event::Reach(reach) => {
+                let before = std::mem::replace(&mut self.reach, reach);
+                if reach == Reach::Reached && before != Reach::Reached {
+                    self.change_reaches();
+                }
+            }
             Event::Command(command) => self.command(now, command, &mut effects),
             Event::Done(done) => {
                 self.work = None;
                 self.done(now, done, &mut effects);
             }
-            Event::Answered(answer) => self.online.answered(now, answer),
+            Event::Answered(answer) => {
+                self.online.answered(now, answer);
+                self.change_answered(now, answer);
+            }
             Event::NotRebooted(why) => {
                 self.reboot_hold = now + REBOOT_REFUSED;
                 self.unrebooted = Some(why);
@@ -238,8 +258,10 @@ impl Machine {
         let can_work = self.can_work() && self.work.is_none();
         let sync = (can_work && self.stale && self.giving.is_none()).then_some(self.sync_at);
         let tune = (can_work && self.is_untuned()).then_some(self.tune_at);
-        let parts = [work, round, next_round, sync, tune, self.online.deadline(), self.reboot_at(), self.record_at()];
-        parts.into_iter().flatten().min()
+        let giving = self.giving.as_ref().map(Giving::deadline);
+        let slow = [work, giving, round, next_round, sync, tune, self.proof_at()];
+        let quiet = [self.online.deadline(), self.reboot_at(), self.record_at()];
+        slow.into_iter().chain(quiet).flatten().min()
     }
 
     fn is_disabled(&self) -> bool {
@@ -288,7 +310,7 @@ impl Machine {
                 tell(effects, Effect::Cancel);
             }
             (self.rescan, self.seen, self.present, self.tuned) = (false, Rc::default(), None, None);
-            (self.steps, self.rejoin) = (Vec::new(), Vec::new());
+            (self.steps, self.rejoin, self.proofs) = (Vec::new(), Vec::new(), Proofs::default());
             self.fail_giving("network configuration is disabled");
         }
     }
@@ -307,6 +329,7 @@ impl Machine {
             self.stir += 1;
             self.online.stirred(now);
         }
+        self.remember_what_works();
         let is_ready = self.links.manager == Manager::Ready;
         if is_ready && !was_ready {
             // What it knew may be otherwise now: it was restarted, or somebody has edited its files.
@@ -324,7 +347,7 @@ impl Machine {
 
     fn command(&mut self, now: Mono, command: Command, effects: &mut Effects) {
         match command {
-            Command::Join { attempt, given } => self.give(attempt, given, effects),
+            Command::Join { attempt, given } => self.give(now, attempt, given, effects),
             Command::TryKnown { round } => {
                 self.drop_round_work(effects);
                 self.round = Some(Round { number: Some(round), began: now, stage: RoundStage::Look });
@@ -345,6 +368,11 @@ impl Machine {
         }
     }
 
+    /// Where to ask whether there is internet, if it is configured.
+    fn question(&self) -> Option<Box<str>> {
+        self.wants.as_ref()?.network.connectivity_check_url.clone()
+    }
+
     fn present_of(&self, key: &str) -> Option<&Profile> {
         self.present.as_ref()?.iter().find(|profile| profile.key == key)
     }
@@ -362,6 +390,7 @@ impl Machine {
             tell(effects, Effect::Cancel);
             self.given_up(now, effects);
         }
+        self.limit_giving(now, effects);
         let before = self.connectivity();
         let disabled = self.wants.as_ref().is_some_and(|wants| wants.disabled);
         self.online.look(now, Facts { links: &self.links, reach: self.reach, disabled });
@@ -381,9 +410,9 @@ impl Machine {
             self.fail_giving("the network manager went away");
         }
         if self.online.ask(now) {
-            let url = self.wants.as_ref().and_then(|wants| wants.network.connectivity_check_url.clone());
-            tell(effects, Effect::Ask(url));
+            tell(effects, Effect::Ask(self.question()));
         }
+        self.look_at_changes(now, effects);
         if self.may_begin_round() && self.round_at <= now {
             self.round = Some(Round { number: None, began: now, stage: RoundStage::Look });
         }

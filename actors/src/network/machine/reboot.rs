@@ -5,7 +5,11 @@ use std::time::Duration;
 use board::Mono;
 
 use super::{Effect, Effects, Machine, tell};
-use crate::network::{Connectivity, record::Record};
+use crate::network::{
+    Connectivity,
+    profiles::{is_given, is_given_key},
+    record::Record,
+};
 
 /// Being offline is stored once it has lasted this long: a link that flaps must not wear out the disk.
 pub(super) const RECORD_AFTER: Duration = Duration::from_secs(60);
@@ -34,6 +38,16 @@ impl Machine {
         Some(self.away().map_or(Mono::BOOT, |since| since + RECORD_AFTER))
     }
 
+    /// A network that a person gave is what the device is connected by.
+    pub(super) fn remember_what_works(&mut self) {
+        let Some(present) = &self.present else { return };
+        let there: Vec<&str> = present.iter().filter(|one| is_given(one)).map(|one| one.key.as_str()).collect();
+        let used = self.links.links.iter().filter_map(|link| link.key.as_deref()).filter(|key| is_given_key(key));
+        for key in used {
+            self.unstored |= self.record.worked.add(key, &there);
+        }
+    }
+
     pub(super) fn keep_record(&mut self, now: Mono, effects: &mut Effects) {
         if self.reboot_at().is_some_and(|at| at <= now) {
             self.record = Record { asked_at: Some(now), reboots: self.record.reboots + 1, ..self.record };
@@ -41,12 +55,13 @@ impl Machine {
             self.remember(effects);
             tell(effects, Effect::Note("offline for too long: rebooting".to_owned()));
             tell(effects, Effect::Reboot);
-        } else if self.record_at().is_some_and(|at| at <= now) {
+        } else if self.unstored || self.record_at().is_some_and(|at| at <= now) {
             self.remember(effects);
         }
     }
 
     pub(super) fn remember(&mut self, effects: &mut Effects) {
+        self.unstored = false;
         self.record.offline_since = self.away();
         self.stored = self.record;
         tell(effects, Effect::Store(self.record));

@@ -123,7 +123,7 @@ impl Machine {
     }
 
     pub(super) fn drop_round_work(&mut self, effects: &mut Effects) {
-        let of_round = |work: &Work| matches!(work, Work::Join(_) | Work::JoinKnown | Work::Scan(_));
+        let of_round = |work: &Work| matches!(work, Work::Join(_) | Work::JoinKnown(_) | Work::Scan(_));
         if self.round.is_some() && self.giving.is_none() && self.work.as_ref().is_some_and(|(work, _)| of_round(work)) {
             self.work = None;
             tell(effects, Effect::Cancel);

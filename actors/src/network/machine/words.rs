@@ -54,7 +54,13 @@ impl Machine {
         Report {
             connectivity: self.connectivity(),
             links: self.links.links.iter().filter(|link| counts(link)).cloned().collect(),
-            trouble: trouble.into_iter().chain(refused).chain(unsaved).chain(unrebooted).collect(),
+            trouble: trouble
+                .into_iter()
+                .chain(self.complaints_of_changes())
+                .chain(refused)
+                .chain(unsaved)
+                .chain(unrebooted)
+                .collect(),
             reboots: self.record.reboots,
         }
     }

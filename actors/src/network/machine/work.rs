@@ -15,7 +15,7 @@ use super::{
     tell,
 };
 use crate::network::{
-    Outcome, SEEN_MAX,
+    SEEN_MAX,
     profiles::{self, Step},
 };
 
@@ -28,8 +28,8 @@ pub enum Work {
     Apply(Vec<Step>),
     /// Connect by one of them.
     Join(String),
-    /// Connect by one of somebody else's.
-    JoinKnown,
+    /// Connect by one of somebody else's, on this interface if one is named.
+    JoinKnown(Option<String>),
     /// Listen to the air, on this interface if one is named.
     Scan(Option<String>),
     /// Set the radio.
@@ -73,8 +73,10 @@ impl Machine {
         }
         if let Some(giving) = &self.giving {
             return Some(match giving.stage {
-                GivingStage::Store if self.present.is_none() => Work::List,
-                GivingStage::Store | GivingStage::TakeBack => Work::Apply(std::mem::take(&mut self.steps)),
+                GivingStage::List => Work::List,
+                GivingStage::Keep | GivingStage::Store | GivingStage::TakeBack => {
+                    Work::Apply(std::mem::take(&mut self.steps))
+                }
                 GivingStage::Join => Work::Join(giving.key.clone()),
             });
         }
@@ -92,6 +94,9 @@ impl Machine {
                 return Some(Work::Join(key));
             }
         }
+        if let Some(interface) = self.proofs.give_back.take() {
+            return Some(Work::JoinKnown(Some(interface)));
+        }
         if self.rescan {
             return Some(Work::Scan(self.radio().map(|radio| radio.interface.clone())));
         }
@@ -104,7 +109,7 @@ impl Machine {
                 Some(next) => left.drain(..=next).next_back().map(Work::Join),
                 None => {
                     left.clear();
-                    Some(Work::JoinKnown)
+                    Some(Work::JoinKnown(None))
                 }
             },
             RoundStage::Verify { .. } | RoundStage::Rest => None,
@@ -114,7 +119,7 @@ impl Machine {
     pub(super) fn done(&mut self, now: Mono, done: Done, effects: &mut Effects) {
         match done {
             Done::Listed(Ok(present)) => self.listed(now, present),
-            Done::Listed(Err(error)) => self.sync_failed(now, error.to_string()),
+            Done::Listed(Err(error)) => self.unlisted(now, error.to_string()),
             Done::Applied(results) => self.applied(now, results, effects),
             Done::Joined(key, result) => self.joined(now, &key, result, effects),
             Done::JoinedKnown(result) => self.joined_known(now, &result),
@@ -139,12 +144,13 @@ impl Machine {
     }
 
     pub(super) fn joined(&mut self, now: Mono, key: &str, result: Result<Link, JoinError>, effects: &mut Effects) {
-        let (shown, seen) = self
-            .present_of(key)
-            .map_or_else(|| (key.to_owned(), false), |profile| (profiles::shown(profile), self.is_seen(profile)));
+        let (shown, seen) = (self.name_of(key), self.present_of(key).is_some_and(|profile| self.is_seen(profile)));
+        let given = self.giving.as_ref().is_some_and(|giving| giving.key == key);
         match &result {
             Ok(link) => {
-                self.attempts.forget(key);
+                if !self.is_unproven(key) {
+                    self.attempts.forget(key);
+                }
                 self.online.stirred(now);
                 tell(effects, Effect::Note(format!("joined {shown} at {}", link.interface)));
             }
@@ -154,35 +160,26 @@ impl Machine {
                 if self.attempts.failed(now, key, seen, refused, &why) {
                     tell(effects, Effect::Note(format!("not joined: {why}")));
                 }
+                match profiles::successor(key) {
+                    Some(change) => self.nothing_before(change),
+                    None if self.is_unproven(key) && !given => self.not_taken(key, &why, effects),
+                    None => {}
+                }
             }
         }
-        if let Some(giving) = self.giving.as_mut().filter(|giving| giving.key == key) {
-            self.joining.attempt = giving.attempt;
-            match result {
-                Ok(link) => {
-                    self.joining.outcome = Outcome::Joined(link);
-                    self.giving = None;
-                }
-                Err(error) => {
-                    self.joining.outcome = Outcome::Failed(error.to_string().into());
-                    let useless = matches!(error, JoinError::WrongPassword(_) | JoinError::Unsuitable { .. });
-                    if useless || giving.before.is_some() {
-                        // What worked before, or nothing: a network that refuses us must not stand before the others,
-                        // and a password that was not proven right not in the place of one that was.
-                        self.steps = vec![profiles::take_back(key, giving.before.as_ref())];
-                        giving.stage = GivingStage::TakeBack;
-                    } else {
-                        self.giving = None;
-                    }
-                }
-            }
-            return;
+        if given {
+            return self.given_joined(now, result);
         }
         let Some(Round { stage: RoundStage::Try(left), .. }) = &mut self.round else { return };
         if result.is_ok() {
             let (left, until) = (std::mem::take(left), now + VERIFY);
             self.set_stage(RoundStage::Verify { key: Some(key.to_owned()), until, left });
         }
+    }
+
+    /// What people call it.
+    pub(super) fn name_of(&self, key: &str) -> String {
+        self.present_of(key).map_or_else(|| key.to_owned(), profiles::shown)
     }
 
     pub(super) fn joined_known(&mut self, now: Mono, result: &Result<bool, JoinError>) {
@@ -208,10 +205,10 @@ impl Machine {
             Work::List => self.done(now, Done::Listed(Err(late())), effects),
             Work::Apply(_) => self.sync_failed(now, late().to_string()),
             Work::Join(key) => {
-                let name = self.present_of(&key).map_or_else(|| key.clone(), profiles::shown);
+                let name = self.name_of(&key);
                 self.done(now, Done::Joined(key, Err(JoinError::TimedOut(name))), effects);
             }
-            Work::JoinKnown => self.done(now, Done::JoinedKnown(Ok(false)), effects),
+            Work::JoinKnown(_) => self.done(now, Done::JoinedKnown(Ok(false)), effects),
             Work::Scan(_) => self.done(now, Done::Scanned(Err(late())), effects),
             Work::Tune(tuning) => self.done(now, Done::Tuned(tuning, Err(late())), effects),
         }

@@ -143,13 +143,14 @@ impl NetworkManager {
     }
 
     /// A profile of somebody else's, the best that the system itself holds possible.
-    pub(super) async fn join_best_known(&self) -> Result<bool, JoinError> {
+    pub(super) async fn join_best_known(&self, interface: Option<&str>) -> Result<bool, JoinError> {
         let limit = self.clock().now() + JOIN_MAX;
         let daemon = self.daemon()?;
         let mut best: Option<(i64, u64, Device, String, Option<Ssid>)> = None;
         for device in self.known_devices().into_iter().filter(|device| device.wifi || device.ethernet) {
             let ours = device.owned == Some(Owned::Hotspot) || device.interface == self.own_interface();
-            if ours || device.state < state::DISCONNECTED {
+            let other = interface.is_some_and(|wanted| wanted != device.interface);
+            if ours || other || device.state < state::DISCONNECTED {
                 continue;
             }
             let Ok(properties) = daemon.all(&device.path, DEVICE).await else { continue };

@@ -398,8 +398,8 @@ impl Networks for NetworkManager {
         self.join_by_key(key).await
     }
 
-    async fn join_known(&self) -> Result<bool, JoinError> {
-        self.join_best_known().await
+    async fn join_known(&self, interface: Option<&str>) -> Result<bool, JoinError> {
+        self.join_best_known(interface).await
     }
 
     async fn scan(&self, interface: Option<&str>, fresh: bool) -> Result<Vec<Seen>, NetworkError> {

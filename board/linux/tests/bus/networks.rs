@@ -244,7 +244,7 @@ fn nonsense_is_refused_and_ends_nothing() {
             until(&networks, |links| links.manager == Manager::Ready).await;
             let _ = networks.profiles().await;
             let _ = networks.scan(None, false).await;
-            let _ = networks.join_known().await;
+            let _ = networks.join_known(None).await;
             let _ = networks.remove("home").await;
             let _ = networks.close_hotspot().await;
             assert!(networks.join("home").await.is_err());
