@@ -32,8 +32,8 @@ pub use self::{
 };
 
 /// Longest body of a message that is read, in bytes. The protocol allows 128 MiB; all objects of a network manager that
-/// hears hundreds of access points have less than a tenth of this.
-pub const BODY_MAX: usize = 1 << 20;
+/// hears hundreds of access points have a tenth of this, those of a bluetoothd that somebody lets listen in a crowd a half.
+pub const BODY_MAX: usize = 2 << 20;
 /// Longest list of header fields, in bytes. A match rule or a path in it may be long; more is nonsense.
 pub(crate) const FIELDS_MAX: usize = 64 << 10;
 

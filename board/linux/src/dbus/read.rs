@@ -3,7 +3,7 @@
 use super::{Error, Value, names};
 
 /// Most values in one message; what is made of it stays within some megabytes.
-pub const VALUES_MAX: usize = 100_000;
+pub const VALUES_MAX: usize = 200_000;
 /// Deepest nesting of values.
 const DEEP: usize = 64;
 /// Longest list, in bytes.

@@ -4,6 +4,7 @@
 
 mod bluetooth;
 mod networks;
+mod wire;
 
 use std::{
     fs,
