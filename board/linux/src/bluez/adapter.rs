@@ -59,8 +59,11 @@ impl Daemon {
         let can = |interfaces: &Value| NEEDED.iter().all(|name| interfaces.get(name).is_some());
         let objects = answer.map()?.entries().unwrap_or_default();
         let able = objects.iter().filter(|(_, interfaces)| can(interfaces));
-        let mut adapters: Vec<String> = able.filter_map(|(path, _)| path.text()).map(str::to_owned).collect();
-        adapters.sort();
+        let mut adapters: Vec<String> = Vec::new();
+        for path in able.filter_map(|(path, _)| path.text()) {
+            let at = adapters.partition_point(|there| &**there < path);
+            adapters.insert(at, path.to_owned());
+        }
         Ok(adapters)
     }
 

@@ -2,7 +2,6 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::HashMap,
     rc::Rc,
 };
 
@@ -50,7 +49,7 @@ pub(super) enum Out {
 pub(super) struct Inner {
     pub(super) places: Places,
     paths: Vec<(String, Uuid)>,
-    values: RefCell<HashMap<Uuid, Vec<u8>>>,
+    values: RefCell<Vec<(Uuid, Vec<u8>)>>,
     notifying: RefCell<Vec<Uuid>>,
     packets: RefCell<Vec<Packet>>,
     phones: RefCell<Vec<String>>,
@@ -232,7 +231,13 @@ impl Standing for Offering {
 
     fn set(&self, characteristic: Uuid, value: &[u8]) {
         let value = value.get(..value.len().min(VALUE_BYTES_MAX)).unwrap_or_default().to_vec();
-        self.inner.values.borrow_mut().insert(characteristic, value);
+        {
+            let mut values = self.inner.values.borrow_mut();
+            match values.iter_mut().find(|(uuid, _)| *uuid == characteristic) {
+                Some((_, now)) => *now = value,
+                None => values.push((characteristic, value)),
+            }
+        }
         if self.inner.notifying.borrow().contains(&characteristic) {
             self.inner.send(Out::Changed(characteristic));
         }
@@ -284,7 +289,8 @@ impl Inner {
     }
 
     pub(super) fn value(&self, uuid: Uuid) -> Vec<u8> {
-        self.values.borrow().get(&uuid).cloned().unwrap_or_default()
+        let values = self.values.borrow();
+        values.iter().find(|(of, _)| *of == uuid).map(|(_, value)| value.clone()).unwrap_or_default()
     }
 
     pub(super) fn set_notifying(&self, uuid: Uuid, on: bool) {

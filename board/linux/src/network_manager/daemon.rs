@@ -2,7 +2,6 @@
 
 use std::{
     cell::RefCell,
-    collections::HashMap,
     fs::{self, File},
     path::{Path, PathBuf},
 };
@@ -81,7 +80,7 @@ pub(super) struct Kept {
 pub(super) struct Daemon {
     pub there: There,
     /// Keys of profiles by their paths; `None` is somebody else's.
-    pub keys: RefCell<HashMap<String, Option<Owned>>>,
+    pub keys: RefCell<Vec<(String, Option<Owned>)>>,
 }
 
 /// Whose a profile is, when it is the agent's.

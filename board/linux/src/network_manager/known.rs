@@ -129,24 +129,25 @@ pub(super) async fn ask(daemon: &Daemon, mark: &Mark) -> Result<Known, NetworkEr
             let access_point = wireless.number("WirelessCapabilities") & CAN_BE_ACCESS_POINT != 0;
             let mut both =
                 || radios.get_or_insert_with(Radios::open).as_ref().ok()?.both_at_once(&device.interface).ok();
-            known.radios.push(Radio {
+            let at = known.radios.partition_point(|radio| radio.interface < device.interface);
+            let radio = Radio {
                 interface: device.interface.clone(),
                 access_point,
                 both: access_point && both().unwrap_or(false),
                 blocked: off.or_else(|| unusable(state)).map(str::to_owned),
-            });
+            };
+            known.radios.insert(at, radio);
         }
         if state > state::UNMANAGED {
             known.devices.push(device);
         }
     }
-    known.radios.sort_by(|a, b| a.interface.cmp(&b.interface));
     Ok(known)
 }
 
 /// Whose profile this is; asked once per profile.
 async fn owned(daemon: &Daemon, mark: &Mark, profile: &str) -> Option<Owned> {
-    if let Some(owned) = daemon.keys.borrow().get(profile) {
+    if let Some((_, owned)) = daemon.keys.borrow().iter().find(|(path, _)| path == profile) {
         return owned.clone();
     }
     let settings = daemon.settings(profile).await.ok()?;
@@ -156,7 +157,7 @@ async fn owned(daemon: &Daemon, mark: &Mark, profile: &str) -> Option<Owned> {
     if keys.len() >= KEYS_MAX {
         keys.clear();
     }
-    keys.insert(profile.to_owned(), owned.clone());
+    keys.push((profile.to_owned(), owned.clone()));
     owned
 }
 

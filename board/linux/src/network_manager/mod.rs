@@ -19,7 +19,6 @@ mod settings;
 
 use std::{
     cell::{Cell, RefCell},
-    collections::HashSet,
     convert::Infallible,
     future::poll_fn,
     io,
@@ -79,9 +78,9 @@ struct Shared {
     links: RefCell<Links>,
     waiting: RefCell<Vec<Waker>>,
     /// Profiles that were changed since they were last joined: what is connected by them still uses what was.
-    stale: RefCell<HashSet<String>>,
+    stale: RefCell<Vec<String>>,
     /// Radios that cannot be an access point beside a station although they say so.
-    broken: RefCell<HashSet<String>>,
+    broken: RefCell<Vec<String>>,
     tasks: RefCell<Vec<Task<()>>>,
     started: Cell<bool>,
     /// The network manager's folder of settings.
@@ -174,7 +173,7 @@ impl NetworkManager {
 
     /// The radio promised an access point beside a station and did not keep it.
     fn give_up_both(&self, interface: &str) {
-        self.shared.broken.borrow_mut().insert(interface.to_owned());
+        put(&self.shared.broken, interface);
         self.shared.publish();
     }
 
@@ -200,7 +199,10 @@ impl NetworkManager {
     }
 
     fn take_stale(&self, key: &str) -> bool {
-        self.shared.stale.borrow_mut().remove(key)
+        let mut stale = self.shared.stale.borrow_mut();
+        let before = stale.len();
+        stale.retain(|other| other != key);
+        stale.len() < before
     }
 
     /// The link of an interface, waiting for its address until `limit`.
@@ -322,6 +324,14 @@ async fn kernel_changes(shared: Rc<Shared>) {
     }
 }
 
+/// Puts a name among others, once.
+fn put(names: &RefCell<Vec<String>>, name: &str) {
+    let mut names = names.borrow_mut();
+    if !names.iter().any(|other| other == name) {
+        names.push(name.to_owned());
+    }
+}
+
 fn refused(what: &str, error: &io::Error) -> NetworkError {
     NetworkError::Refused(format!("{what}: {error}"))
 }
@@ -368,7 +378,7 @@ impl Networks for NetworkManager {
         let mut there = daemon.kept().await?;
         there.retain(|kept| self.mark().key(&kept.settings).as_deref() == Some(&*profile.key));
         let mut there = there.into_iter();
-        self.shared.stale.borrow_mut().insert(profile.key.clone());
+        put(&self.shared.stale, &profile.key);
         match there.next() {
             None => daemon.add(settings::of_profile(self.mark(), profile, how, &uuid()?)).await?,
             Some(kept) => {

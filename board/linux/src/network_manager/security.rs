@@ -117,10 +117,16 @@ pub(super) struct Heard {
 }
 
 /// The strongest of each name, strongest first; hidden ones left out.
-pub(super) fn strongest(mut heard: Vec<Heard>) -> Vec<board::network::Seen> {
-    heard.sort_by(|a, b| b.signal.cmp(&a.signal).then_with(|| a.ssid.cmp(&b.ssid)));
-    let mut seen: Vec<board::network::Seen> = Vec::new();
+pub(super) fn strongest(heard: Vec<Heard>) -> Vec<board::network::Seen> {
+    // Put in by hand: each sorting of another type is five kilobytes on the board.
+    let mut sorted: Vec<Heard> = Vec::with_capacity(heard.len());
     for one in heard {
+        let at = sorted
+            .partition_point(|there| one.signal.cmp(&there.signal).then_with(|| there.ssid.cmp(&one.ssid)).is_le());
+        sorted.insert(at, one);
+    }
+    let mut seen: Vec<board::network::Seen> = Vec::new();
+    for one in sorted {
         let Some(ssid) = one.ssid else { continue };
         if seen.iter().all(|there| there.ssid != ssid) {
             seen.push(board::network::Seen {

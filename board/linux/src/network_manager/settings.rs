@@ -3,7 +3,7 @@
 //! Owns the mark that tells the agent's profiles from others, and both directions of the translation. Whatever was
 //! written is read back the same, so that comparing finds what somebody edited.
 
-use std::{collections::BTreeMap, net::Ipv4Addr};
+use std::net::Ipv4Addr;
 
 use board::network::{Address, Hotspot, Medium, Profile, Ssid};
 use secret::Secret;
@@ -12,9 +12,9 @@ use super::security::How;
 use crate::dbus::Value;
 
 /// A section that is sent.
-pub(super) type Section = BTreeMap<&'static str, Value>;
+pub(super) type Section = Vec<(&'static str, Value)>;
 /// A profile that is sent.
-pub(super) type Settings = BTreeMap<&'static str, Section>;
+pub(super) type Settings = Vec<(&'static str, Section)>;
 
 pub(super) const WIFI: &str = "802-11-wireless";
 pub(super) const WIRED: &str = "802-3-ethernet";
@@ -80,7 +80,7 @@ pub(super) fn of_profile(mark: &Mark, profile: &Profile, how: How, uuid: &str) -
         ("autoconnect-priority", Value::from(i32::from(profile.priority))),
     ]);
     if let Some(interface) = &profile.interface {
-        connection.insert("interface-name", text(interface));
+        connection.push(("interface-name", text(interface)));
     }
     let mut settings = Settings::from([
         ("connection", connection),
@@ -93,13 +93,13 @@ pub(super) fn of_profile(mark: &Mark, profile: &Profile, how: How, uuid: &str) -
     ]);
     match &profile.medium {
         Medium::Wifi { ssid, psk, hidden } => {
-            settings.insert(WIFI, wifi(ssid, "infrastructure", *hidden));
+            settings.push((WIFI, wifi(ssid, "infrastructure", *hidden)));
             if let Some(section) = of_security(security, psk.as_ref()) {
-                settings.insert(WIFI_SECURITY, section);
+                settings.push((WIFI_SECURITY, section));
             }
         }
         Medium::Wired => {
-            settings.insert(WIRED, Section::new());
+            settings.push((WIRED, Section::new()));
         }
     }
     settings
@@ -108,7 +108,7 @@ pub(super) fn of_profile(mark: &Mark, profile: &Profile, how: How, uuid: &str) -
 fn wifi(ssid: &Ssid, mode: &'static str, hidden: bool) -> Section {
     let mut section = Section::from([("ssid", Value::from(ssid.bytes().to_vec())), ("mode", text(mode))]);
     if hidden {
-        section.insert("hidden", Value::from(true));
+        section.push(("hidden", Value::from(true)));
     }
     section
 }
@@ -124,13 +124,13 @@ fn of_security(how: How, psk: Option<&Secret>) -> Option<Section> {
         How::Wpa2Only => ("wpa-psk", Some(PMF_OFF)),
         How::Wpa3Only => ("sae", Some(PMF_REQUIRED)),
     };
-    section.insert("key-mgmt", text(management));
+    section.push(("key-mgmt", text(management)));
     if let Some(pmf) = pmf {
-        section.insert("pmf", Value::from(pmf));
+        section.push(("pmf", Value::from(pmf)));
     }
     // Without one the network manager keeps what it has.
     if let Some(psk) = psk.filter(|psk| how != How::EnhancedOpen && !psk.expose().is_empty()) {
-        section.insert("psk", text(psk.expose()));
+        section.push(("psk", text(psk.expose())));
     }
     Some(section)
 }
@@ -151,34 +151,34 @@ fn ipv4(profile: &Profile) -> Section {
     let mut section = Section::from([("route-metric", Value::from(i64::from(profile.route_metric)))]);
     match profile.address {
         Address::Auto => {
-            section.insert("method", text("auto"));
+            section.push(("method", text("auto")));
             if matches!(profile.medium, Medium::Wifi { .. }) {
-                section.insert("dhcp-timeout", Value::from(WIFI_DHCP_SECONDS));
+                section.push(("dhcp-timeout", Value::from(WIFI_DHCP_SECONDS)));
             }
             if let Some(gateway) = profile.gateway {
                 // A gateway is refused where the addresses are DHCP's; a route of one's own is not.
-                section.insert("ignore-auto-routes", Value::from(true));
+                section.push(("ignore-auto-routes", Value::from(true)));
                 let route = Value::dict([
                     ("dest", text("0.0.0.0")),
                     ("prefix", Value::from(0_u32)),
                     ("next-hop", text(gateway.to_string())),
                     ("metric", Value::from(profile.route_metric)),
                 ]);
-                section.insert("route-data", Value::List("a{sv}".into(), vec![route]));
+                section.push(("route-data", Value::List("a{sv}".into(), vec![route])));
             }
         }
         Address::Fixed(address, prefix) => {
-            section.insert("method", text("manual"));
-            section.insert("address-data", addresses(address, prefix));
+            section.push(("method", text("manual")));
+            section.push(("address-data", addresses(address, prefix)));
             if let Some(gateway) = profile.gateway {
-                section.insert("gateway", text(gateway.to_string()));
+                section.push(("gateway", text(gateway.to_string())));
             }
         }
     }
     if !profile.dns.is_empty() {
         let server = |server: &Ipv4Addr| Value::U32(u32::from_ne_bytes(server.octets()));
-        section.insert("dns", Value::List("u".into(), profile.dns.iter().map(server).collect()));
-        section.insert("ignore-auto-dns", Value::from(true));
+        section.push(("dns", Value::List("u".into(), profile.dns.iter().map(server).collect())));
+        section.push(("ignore-auto-dns", Value::from(true)));
     }
     section
 }
@@ -192,8 +192,8 @@ fn addresses(address: Ipv4Addr, prefix: u8) -> Value {
 pub(super) fn of_hotspot(mark: &Mark, hotspot: &Hotspot, interface: &str, uuid: &str) -> Settings {
     let (address, prefix) = hotspot.address;
     let mut radio = wifi(&hotspot.ssid, "ap", false);
-    radio.insert("band", text("bg"));
-    radio.insert("channel", Value::from(u32::from(hotspot.channel)));
+    radio.push(("band", text("bg")));
+    radio.push(("channel", Value::from(u32::from(hotspot.channel))));
     // WPA2 alone: the radios of some boards fail phones that ask for protected management frames.
     let security = Section::from([
         ("key-mgmt", text("wpa-psk")),

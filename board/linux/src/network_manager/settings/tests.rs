@@ -11,9 +11,8 @@ fn received(settings: &Settings) -> (Value, Value) {
     let mut settings = settings.clone();
     let mut secrets = Settings::new();
     for (name, section) in &mut settings {
-        if let Some(psk) = section.remove("psk") {
-            secrets.insert(name, Section::from([("psk", psk)]));
-        }
+        let psk = section.extract_if(.., |(key, _)| *key == "psk").collect::<Section>();
+        secrets.extend((!psk.is_empty()).then_some((*name, psk)));
     }
     (value(settings), value(secrets))
 }
@@ -98,9 +97,13 @@ fn a_password_that_was_not_told_is_left_as_it_is() {
     let read = to_profile(&mark(), &settings, &nothing()).unwrap();
     assert!(matches!(&read.medium, Medium::Wifi { psk: Some(psk), .. } if psk.is_empty()));
     let written = of_profile(&mark(), &Profile { priority: 5, ..read }, How::Wpa3Only, "u");
-    let security = &written[WIFI_SECURITY];
-    assert_eq!(security.get("key-mgmt"), Some(&Value::from("sae")), "it does not become an open network");
-    assert!(!security.contains_key("psk"), "the network manager keeps what it has");
+    let written = value(written);
+    assert_eq!(
+        written.at(WIFI_SECURITY, "key-mgmt").and_then(Value::text),
+        Some("sae"),
+        "it does not become an open network"
+    );
+    assert!(written.at(WIFI_SECURITY, "psk").is_none(), "the network manager keeps what it has");
 }
 
 #[test]
@@ -118,10 +121,14 @@ fn profiles_of_others_are_not_ours() {
 #[test]
 fn an_edited_profile_comes_with_what_can_be_read() {
     let mut settings = of_profile(&mark(), &wired_profile(), How::Open, "u");
-    let ipv4 = settings.get_mut("ipv4").unwrap();
-    ipv4.insert("address-data", Value::from(7_u32));
-    ipv4.insert("dns", Value::from(true));
-    ipv4.insert("route-metric", Value::from(-1_i64));
+    settings.retain(|(name, _)| *name != "ipv4");
+    let edited = [
+        ("method", text("manual")),
+        ("address-data", Value::from(7_u32)),
+        ("dns", Value::from(true)),
+        ("route-metric", Value::from(-1_i64)),
+    ];
+    settings.push(("ipv4", edited.into()));
     let (settings, _) = received(&settings);
     let read = to_profile(&mark(), &settings, &nothing()).unwrap();
     assert_eq!((read.address, &*read.dns, read.route_metric), (Address::Auto, &[][..], 0));
@@ -141,8 +148,8 @@ fn hotspot() -> Hotspot {
 
 #[test]
 fn the_hotspot_never_comes_up_by_itself_and_says_its_channel() {
-    let settings = of_hotspot(&mark(), &hotspot(), "wlan0", "u");
-    let at = |section: &str, key: &str| settings.get(section).and_then(|section| section.get(key)).expect("a setting");
+    let settings = value(of_hotspot(&mark(), &hotspot(), "wlan0", "u"));
+    let at = |section: &str, key: &str| settings.at(section, key).map(Value::bare).expect("a setting");
     assert_eq!(at("connection", "autoconnect"), &Value::from(false));
     assert_eq!(at(WIFI, "channel"), &Value::from(6_u32));
     assert_eq!(at(WIFI, "band"), &Value::from("bg"));
