@@ -64,6 +64,14 @@ pub struct Place {
     /// File whose first line is the database's password; the environment variable PGPASSWORD may hold it as well.
     #[arg(long, value_name = "FILE")]
     pub database_password_file: Option<PathBuf>,
+    /// Keep the registry's files in this bucket in place of the data folder: s3://BUCKET/PREFIX. Region, endpoint and
+    /// credentials come from the environment variables AWS_REGION, AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID,
+    /// AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN.
+    #[arg(long, value_name = "URL")]
+    pub artifacts: Option<String>,
+    /// File of mode 0600 with the bucket's credentials, as ~/.aws/credentials has them; may hold region and endpoint_url.
+    #[arg(long, value_name = "FILE")]
+    pub artifacts_credentials: Option<PathBuf>,
 }
 
 /// Options of `serve`.

@@ -87,6 +87,8 @@ mod tests {
             data: "data".into(),
             database: database.map(str::to_owned),
             database_password_file: file.map(Path::to_owned),
+            artifacts: None,
+            artifacts_credentials: None,
         }
     }
 

@@ -17,6 +17,7 @@ use tokio::{
 
 use fleet::{
     args::{self, Arguments, Command, Init, LogFormat, Place, Serve, User},
+    artifacts::s3::Bucket,
     authn::KEY_FILE,
     backup, database,
     edge::{ServeError, throttle},
@@ -233,7 +234,7 @@ fn take_backup(options: args::Backup) -> Result<(), Failure> {
     let wanted = backup::Wanted {
         data: &place.folder,
         databases: place.database.is_none(),
-        artifacts: true,
+        artifacts: place.bucket.is_none(),
         key: !options.without_key,
     };
     let note = backup::take(&wanted, &options.to).map_err(|why| Failure::new(exit::FAILED, &why))?;
@@ -245,8 +246,12 @@ fn take_backup(options: args::Backup) -> Result<(), Failure> {
         false => {
             let databases = if note.databases { "databases, " } else { "no databases (take them with pg_dump), " };
             let key = if note.key { "the server's key" } else { "no key" };
-            let (folder, bytes, artifacts) = (options.to.display(), note.bytes, note.artifacts);
-            format!("{folder}: {databases}{key}, {artifacts} files of the registry; {bytes} bytes")
+            let (folder, bytes) = (options.to.display(), note.bytes);
+            let artifacts = match wanted.artifacts {
+                true => format!("{} files of the registry", note.artifacts),
+                false => "no files of the registry (they lie in the bucket)".to_owned(),
+            };
+            format!("{folder}: {databases}{key}, {artifacts}; {bytes} bytes")
         }
     };
     writeln!(io::stdout(), "{text}").map_err(|why| Failure::new(exit::FAILED, &why))
@@ -272,7 +277,9 @@ fn restore(options: &args::Restore) -> Result<(), Failure> {
 /// What every command needs to know of the store.
 fn options_of(place: Place) -> Result<Options, Failure> {
     let database = database::named(&place).map_err(|why| Failure::usage(&why.to_string()))?;
-    Ok(Options { folder: place.data, database, ..Options::default() })
+    let bucket = Bucket::named(place.artifacts.as_deref(), place.artifacts_credentials.as_deref());
+    let bucket = bucket.map_err(|why| Failure::new(exit::USAGE, &why))?;
+    Ok(Options { folder: place.data, database, bucket, ..Options::default() })
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {

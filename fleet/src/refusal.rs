@@ -285,7 +285,7 @@ impl From<DbError> for Refusal {
         match cause {
             DbError::Full => {
                 tracing::error!("the disk of the data folder is full: nothing can be written until there is space");
-                Self::exhausted("the server's disk is full: nothing was changed")
+                Self::again("the server's disk is full: nothing was changed, try again when there is space")
             }
             DbError::Closed => Self {
                 again_after: Some(AGAIN_AFTER),
@@ -358,7 +358,7 @@ mod tests {
             (Refusal::precondition("x"), Code::FailedPrecondition),
             (Refusal::stale("x"), Code::Aborted),
             (Refusal::again("x"), Code::Unavailable),
-            (DbError::Full.into(), Code::ResourceExhausted),
+            (DbError::Full.into(), Code::Unavailable),
             (DbError::Closed.into(), Code::Unavailable),
             (DbError::Unreachable.into(), Code::Unavailable),
             (DbError::Related.into(), Code::Internal),

@@ -15,7 +15,11 @@ use tokio::{
 };
 
 use crate::{
-    artifacts::{self, sweep},
+    artifacts::{
+        self, Artifacts,
+        s3::{Bucket, BucketError, S3},
+        sweep,
+    },
     authn::{Authn, KEY_FILE, KeyFileError},
     authz::Authz,
     clock::Clock,
@@ -40,6 +44,8 @@ pub struct Options {
     pub folder: PathBuf,
     /// A PostgreSQL database in place of files in the folder.
     pub database: Option<Address>,
+    /// A bucket in place of the folder's artifacts.
+    pub bucket: Option<Bucket>,
     /// Certificate chain and key in PEM.
     pub tls: Option<(PathBuf, PathBuf)>,
     /// How devices reach this server, if that is not `listen`.
@@ -69,6 +75,7 @@ impl Default for Options {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             folder: PathBuf::from("fleet-data"),
             database: None,
+            bucket: None,
             tls: None,
             address: None,
             durability: Durability::default(),
@@ -119,6 +126,9 @@ pub enum StartError {
     /// See [`KeyFileError`].
     #[error(transparent)]
     Key(#[from] KeyFileError),
+    /// See [`BucketError`].
+    #[error(transparent)]
+    Bucket(#[from] BucketError),
     /// See [`TlsError`].
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -189,6 +199,10 @@ pub async fn context(
 ) -> Result<Context, StartError> {
     data_folder(&options.folder)?;
     let store = Store::open(&options.folder, options.database.as_ref(), options.durability)?;
+    let artifacts: Arc<dyn Artifacts> = match &options.bucket {
+        Some(bucket) => Arc::new(S3::of(bucket)?),
+        None => Arc::new(artifacts::Folder::of_data(&options.folder)),
+    };
     let memory = Memory::of(&store);
     let ear = Arc::downgrade(&memory);
     store.heard_by(move |told| {
@@ -213,7 +227,7 @@ pub async fn context(
         organizations_are_open: options.organizations_are_open,
         releases: releases::Watched::new(releases::Folder::of_data(&options.folder)),
         uploads: Semaphore::new(UPLOADS_MAX),
-        artifacts: Arc::new(artifacts::Folder::of_data(&options.folder)),
+        artifacts,
         clock: Clock::default(),
         server: ids::new_id(),
         metrics: Metrics::default(),

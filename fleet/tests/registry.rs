@@ -638,6 +638,39 @@ async fn downloads_are_for_who_may_and_go_on_where_they_broke_off() {
     world.end().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_may_lie_in_a_bucket() {
+    let bucket = test_s3::Server::start().await.unwrap();
+    let address = format!("s3://{}", test_s3::BUCKET);
+    let place = Bucket::from(&address, bucket.variables(), None).unwrap();
+    let world = World::with(|options| options.bucket = Some(place)).await;
+    let owner = world.owner("Acme").await;
+    namespace(&owner, "acme").await;
+    let id = module(&owner, "camera").await;
+    // Two parts and a rest.
+    let file: Vec<u8> = (0..11_000_000_u32).map(|n| (n % 251) as u8).collect();
+    upload(&owner.client, info("acme:camera", "1.0.0", "linux/arm64"), &file).await.unwrap();
+    let path = "/packages/v1/acme/camera/1.0.0/linux/arm64";
+    let token = bearer(&owner.client);
+    let token = ("authorization", &*token);
+    let whole = fetch(&world, "GET", path, &[token]).await;
+    assert_eq!((whole.status, whole.body == file), (200, true));
+    let rest = fetch(&world, "GET", path, &[token, ("range", "bytes=5242870-")]).await;
+    assert_eq!((rest.status, rest.body == file[5_242_870..]), (206, true));
+    // The bucket is away, and comes back.
+    bucket.answer(false);
+    assert_eq!(fetch(&world, "GET", path, &[token]).await.status, 503);
+    let failed = upload(&owner.client, info("acme:camera", "1.1.0", "linux/arm64"), b"newer").await;
+    assert_eq!(code(failed), Code::Unavailable);
+    bucket.answer(true);
+    upload(&owner.client, info("acme:camera", "1.1.0", "linux/arm64"), b"newer").await.unwrap();
+    assert_eq!(bucket.objects().len(), 2, "{:?}", bucket.objects());
+    assert_eq!(delete(&owner.client, &id).await, Code::Ok);
+    until("nothing is left in the bucket", || bucket.objects().is_empty() && bucket.parts() == 0).await;
+    assert!(!world.folder.path().join("data/artifacts/sha256").exists(), "nothing of it lies in the folder");
+    world.end().await;
+}
+
 #[tokio::test]
 async fn devices_find_the_package_they_run() {
     let world = World::new().await;

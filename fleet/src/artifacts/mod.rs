@@ -5,6 +5,7 @@
 //! in any other way than by [`Unfinished::keep`], nothing of it stays.
 
 mod folder;
+pub mod s3;
 pub mod sweep;
 
 use std::{error::Error, io, pin::Pin};
@@ -75,7 +76,7 @@ impl From<ArtifactError> for Refusal {
         match cause {
             ArtifactError::Full => {
                 tracing::error!("the artifact store is full: nothing can be uploaded until there is space");
-                Self::exhausted("the server has no space left for files: nothing was kept")
+                Self::again("the server has no space left for files: nothing was kept, try again when there is space")
             }
             ArtifactError::Missing | ArtifactError::Failed(_) => {
                 let source = cause.source().map(ToString::to_string);

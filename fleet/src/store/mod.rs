@@ -42,6 +42,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+pub use db::roots_of_the_system;
 pub use db::{
     Address, AddressError, Arg, Counted, Db, DbError, Durability, Migration, Note, OpenError, Place, Row, Still,
     StillError, TlsSetupError, Tx,

@@ -304,7 +304,7 @@ async fn a_server_that_is_never_woken_looks_by_itself() {
     // From now on nobody can listen: each attempt is ended, again and again.
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
     let deaf = std::thread::spawn(move || {
-        while stopped.recv_timeout(Duration::from_millis(1)).is_err() {
+        while stopped.recv_timeout(Duration::from_millis(100)).is_err() {
             listeners("pg_terminate_backend(pid)");
         }
     });

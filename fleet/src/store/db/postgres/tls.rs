@@ -45,6 +45,27 @@ pub enum TlsSetupError {
     Library,
 }
 
+fn file_of_the_system() -> Option<PathBuf> {
+    OF_THE_SYSTEM.iter().map(PathBuf::from).find(|path| path.is_file())
+}
+
+fn read_roots(path: &Path) -> Result<RootCertStore, TlsSetupError> {
+    let unreadable = || TlsSetupError::Roots { path: path.to_owned() };
+    let mut store = RootCertStore::empty();
+    let certificates = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|_| unreadable())?;
+    match store.add_parsable_certificates(certificates) {
+        (0, _) => Err(unreadable()),
+        _ => Ok(store),
+    }
+}
+
+/// Whom this system trusts; nobody, where it has no such list.
+pub fn roots_of_the_system() -> Result<RootCertStore, TlsSetupError> {
+    file_of_the_system().map_or_else(|| Ok(RootCertStore::empty()), |path| read_roots(&path))
+}
+
 /// Makes one connection safe.
 #[derive(Clone)]
 pub(super) struct Connect {
@@ -56,18 +77,9 @@ impl Connect {
     pub(super) fn new(host: &str, roots: Option<&Path>) -> Result<Self, TlsSetupError> {
         let path = match roots {
             Some(path) => path.to_owned(),
-            None => {
-                OF_THE_SYSTEM.iter().map(PathBuf::from).find(|path| path.is_file()).ok_or(TlsSetupError::NoRoots)?
-            }
+            None => file_of_the_system().ok_or(TlsSetupError::NoRoots)?,
         };
-        let mut store = RootCertStore::empty();
-        let certificates = CertificateDer::pem_file_iter(&path)
-            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-            .map_err(|_| TlsSetupError::Roots { path: path.clone() })?;
-        let (good, _) = store.add_parsable_certificates(certificates);
-        if good == 0 {
-            return Err(TlsSetupError::Roots { path });
-        }
+        let store = read_roots(&path)?;
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|_| TlsSetupError::Library)?
