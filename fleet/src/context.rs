@@ -45,6 +45,8 @@ pub struct Context {
     pub releases: releases::Watched,
     /// Taken by each upload under way.
     pub uploads: Semaphore,
+    /// How long one of them may be silent.
+    pub upload_idle: Duration,
     /// The bytes of uploads.
     pub artifacts: Arc<dyn Artifacts>,
     /// Of this run of this server, among those that share the database.

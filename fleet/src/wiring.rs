@@ -26,7 +26,7 @@ use crate::{
     context::Context,
     edge::{self, Certificate, Edge, ServeError, TlsError, metrics::Metrics, proxy::Network, throttle},
     ids,
-    limits::{CONNECTIONS_MAX, UPLOADS_MAX},
+    limits::{CONNECTIONS_MAX, UPLOAD_IDLE_MAX, UPLOADS_MAX},
     logs::{self, Logs},
     memory::{self, Memory},
     presence, releases,
@@ -58,6 +58,8 @@ pub struct Options {
     pub log_limits: logs::retention::Limits,
     /// Whether callers may create organizations.
     pub organizations_are_open: bool,
+    /// An upload from which nothing has come for this long is given up.
+    pub upload_idle: Duration,
     /// The key file counts from now on, whatever key the database was used with before.
     pub new_key: bool,
     /// How much each caller gets.
@@ -83,6 +85,7 @@ impl Default for Options {
             log_limits: logs::retention::Limits::default(),
             organizations_are_open: true,
             new_key: false,
+            upload_idle: UPLOAD_IDLE_MAX,
             limits: throttle::Limits::default(),
             connections_max: CONNECTIONS_MAX,
             trusted_proxies: Vec::new(),
@@ -227,6 +230,7 @@ pub async fn context(
         organizations_are_open: options.organizations_are_open,
         releases: releases::Watched::new(releases::Folder::of_data(&options.folder)),
         uploads: Semaphore::new(UPLOADS_MAX),
+        upload_idle: options.upload_idle,
         artifacts,
         clock: Clock::default(),
         server: ids::new_id(),

@@ -30,3 +30,5 @@ mod registry;
 mod several;
 #[path = "unauthorized.rs"]
 mod unauthorized;
+#[path = "under_load.rs"]
+mod under_load;

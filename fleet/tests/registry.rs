@@ -9,6 +9,7 @@ use api::pb::platform::{
     fleet::v1::{ListAuditEventsRequest, ListAuditEventsResponse},
 };
 use bytes::Bytes;
+use fleet::artifacts::s3::Bucket;
 use prost::Message;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -635,6 +636,30 @@ async fn downloads_are_for_who_may_and_go_on_where_they_broke_off() {
         let status = if *status == 404 { 200 } else { *status };
         assert_eq!(fetch(&world, "GET", path, headers).await.status, status, "{who}, now public");
     }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn an_upload_that_stalls_is_given_up() {
+    let world = World::with(|options| options.upload_idle = Duration::from_secs(1)).await;
+    let owner = world.owner("Acme").await;
+    namespace(&owner, "acme").await;
+    module(&owner, "camera").await;
+    let free = || world.server.context.uploads.available_permits();
+    let all = free();
+    let (sender, answer) = open(&owner.client, UPLOAD);
+    sender.send(about(info("acme:camera", "1.0.0", "any"))).await.unwrap();
+    sender.send(bytes(&[7; 100_000])).await.unwrap();
+    until("it has begun", || artifacts(&world, "incoming").len() == 1 && free() == all - 1).await;
+    // From now on nothing, and no end either.
+    let refused = tokio::time::timeout(PATIENCE, answer).await.expect("it is given up").unwrap().unwrap_err();
+    assert_eq!(
+        (refused.code(), refused.message().contains("nothing arrived for 1 seconds")),
+        (Code::Unavailable, true)
+    );
+    until("nothing is left of it", || artifacts(&world, "incoming").is_empty() && free() == all).await;
+    drop(sender);
+    assert!(artifacts(&world, "sha256").is_empty());
     world.end().await;
 }
 

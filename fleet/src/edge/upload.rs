@@ -10,7 +10,7 @@ use crate::{authn::Caller, context::Context, operations, upload::Incoming};
 
 pub(super) async fn answer(context: &Context, caller: Caller, request: Request<Body>) -> Response<Body> {
     let (path, version) = (request.uri().path().to_owned(), request.version());
-    let mut incoming = Incoming::new(request.into_body(), caller.clone());
+    let mut incoming = Incoming::new(request.into_body(), caller.clone(), context.upload_idle);
     match operations::upload(context, &path, caller, &mut incoming).await {
         Ok(reply) => replied(&reply),
         Err(refusal) => {

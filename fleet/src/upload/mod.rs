@@ -17,7 +17,7 @@ use frames::{Frames, Wrong};
 
 use crate::{
     authn::Caller,
-    limits::{UPLOAD_BYTES_MAX, UPLOAD_IDLE_MAX, UPLOAD_INFO_BYTES_MAX},
+    limits::{UPLOAD_BYTES_MAX, UPLOAD_INFO_BYTES_MAX},
     refusal::Refusal,
 };
 
@@ -30,12 +30,13 @@ pub struct Incoming {
     caller: Caller,
     frames: Frames,
     rest: Bytes,
+    idle: Duration,
 }
 
 impl Incoming {
-    /// A request whose body is that of a gRPC call.
-    pub fn new(body: Body, caller: Caller) -> Self {
-        Self { body, caller, frames: Frames::default(), rest: Bytes::new() }
+    /// A request whose body is that of a gRPC call; given up when nothing of it has come for `idle`.
+    pub fn new(body: Body, caller: Caller, idle: Duration) -> Self {
+        Self { body, caller, frames: Frames::default(), rest: Bytes::new(), idle }
     }
 
     /// What comes next; nothing when the caller said that this was all.
@@ -67,7 +68,7 @@ impl Incoming {
             }
         };
         // Whoever needs longer than this is cut off; the bytes are of no use to anybody.
-        let _ = tokio::time::timeout(UPLOAD_IDLE_MAX, rest).await;
+        let _ = tokio::time::timeout(self.idle, rest).await;
     }
 
     async fn more(&mut self) -> Result<Option<Bytes>, Refusal> {
@@ -87,10 +88,10 @@ impl Incoming {
                 }
                 Err(_) => {
                     waited += LOOK_EVERY;
-                    if waited >= UPLOAD_IDLE_MAX {
+                    if waited >= self.idle {
                         return Err(Refusal::again(format!(
                             "nothing arrived for {} seconds: nothing was kept, upload once more",
-                            UPLOAD_IDLE_MAX.as_secs()
+                            self.idle.as_secs()
                         )));
                     }
                 }
