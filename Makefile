@@ -44,7 +44,8 @@ test: programs
 lab:
 	@[ "$$(id -u)" != 0 ] || packaging/needs.sh lab
 	@[ "$$(id -u)" != 0 ] || $(MAKE) --no-print-directory programs
-	@test-harness/lab/run.sh "$${CARGO_TARGET_DIR:-target}/debug/lab" $(ARGS)
+	@[ "$$(id -u)" != 0 ] || $(CARGO) build --quiet --package platform-agent --profile device
+	@LAB_PROGRAMS="$${CARGO_TARGET_DIR:-target}/device" test-harness/lab/run.sh "$${CARGO_TARGET_DIR:-target}/debug/lab" $(ARGS)
 
 # The libraries stay in a folder of their own beside what cargo builds, under the digest of what is wanted of them.
 clients: needs

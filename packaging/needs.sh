@@ -15,6 +15,7 @@ if [ "${1:-}" = lab ]; then
     command -v qemu-system-x86_64 >/dev/null || missing+=(qemu-system-x86)
     command -v busybox >/dev/null || missing+=(busybox-static)
     command -v cpio >/dev/null || missing+=(cpio)
+    { command -v modprobe || [ -x /sbin/modprobe ]; } >/dev/null || missing+=(kmod)
     command -v mke2fs >/dev/null || missing+=(e2fsprogs)
     python3 -m pip --version >/dev/null 2>&1 || missing+=(python3 python3-pip)
 fi

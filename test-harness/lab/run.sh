@@ -28,5 +28,14 @@ else
     echo "SKIPPED the boards with radios: qemu-system-x86_64 is missing, or the image could not be made" >&2
 fi
 
+case " $* " in
+    *" arm64-"* | *" --arm64 "*)
+        [ -x "${LAB_ARM64:-}/platform-agent" ] || skip "LAB_ARM64 names no folder with agent, launcher and stand-in-server built for arm64"
+        command -v qemu-system-aarch64 >/dev/null || skip "qemu-system-aarch64 is missing"
+        path=$("$here/radio/image-arm64.sh") || skip "the image for arm64 could not be made"
+        radio+=(--arm64-image "$path")
+        ;;
+esac
+
 exec unshare --mount --propagation private --net --pid --fork --kill-child --mount-proc -- \
     sh -c 'ip link set lo up; exec "$@"' lab "$lab" --image "$image" "${radio[@]}" "$@"

@@ -13,10 +13,12 @@ packages="network-manager wpasupplicant dnsmasq-base bluez iw rfkill wireless-re
 # What only the lab needs: the access points of other people, and what speaks to a Bluetooth controller at a serial line.
 packages="$packages hostapd python3-dbus python3-gi"
 bumble=bumble==0.0.236
+# Improv's public client, for a board with a second Bluetooth adapter.
+improv="py-improv-ble-client==2.0.1 bleak==3.1.0 bleak-retry-connector==4.7.1"
 
 cache=${LAB_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/platform-lab}
 python=$(python3 --version)
-key=$(printf '%s\n' "$base" "$packages" "$bumble" "$python" "$(cat "$0" "$here/initramfs.sh" "$here"/guest/*)" | sha256sum | cut -c1-16)
+key=$(printf '%s\n' "$base" "$packages" "$bumble" "$improv" "$python" "$(cat "$0" "$here/initramfs.sh" "$here"/guest/*)" | sha256sum | cut -c1-16)
 image=$cache/radio-$key
 if [ -e "$image/.complete" ]; then
     echo "$image"
@@ -82,9 +84,22 @@ if [ ! -e "$library" ]; then
     mv "$library.new" "$library"
 fi
 
+client=$cache/radio-improv-$(printf '%s\n' "$improv" "$suite" | sha256sum | cut -c1-16)
+if [ ! -e "$client" ]; then
+    rm -rf "$client.new"
+    # For the board's Python, not for the one here.
+    theirs=$(basename "$(ls -d "$deep"/usr/lib/python3.[0-9]* | head -1)" | sed 's/python//')
+    # shellcheck disable=SC2086
+    python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore --target "$client.new" --only-binary=:all: \
+        --implementation cp --python-version "$theirs" --platform manylinux2014_x86_64 --platform manylinux_2_28_x86_64 $improv >&2
+    mv "$client.new" "$client"
+fi
+
 root=$image.new/root
 cp -a "$deep" "$root"
 rm "$root/.complete"
+mkdir -p "$root/usr/local/lib/lab"
+cp -a "$client" "$root/usr/local/lib/lab/improv"
 version=$(ls "$root/lib/modules")
 install -D -m 755 -t "$root/usr/local/lib/lab" "$here"/guest/*
 cat >"$root/etc/systemd/system/lab-agent.service" <<'UNIT'

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# initramfs.sh ROOT VERSION FILE: the smallest that finds the board's disk: a static busybox and the modules for it.
+# initramfs.sh ROOT VERSION FILE [BUSYBOX]: the smallest that finds the board's disk: a static busybox and the modules for it.
 set -euo pipefail
-root=$(realpath "$1") version=$2 file=$(realpath -m "$3")
+PATH=$PATH:/usr/sbin:/sbin
+root=$(realpath "$1") version=$2 file=$(realpath -m "$3") busybox=${4:-$(command -v busybox)}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work"/{bin,dev,proc,sys,root,modules}
-cp "$(command -v busybox)" "$work/bin/busybox"
+cp "$busybox" "$work/bin/busybox"
 number=100
 for module in virtio_pci virtio_mmio virtio_blk virtio_console ext4; do
-    chroot "$root" /usr/sbin/modprobe -S "$version" --show-depends "$module" 2>/dev/null | sed -n 's/^insmod \([^ ]*\).*/\1/p'
+    modprobe --dirname "$root" --set-version "$version" --show-depends "$module" 2>/dev/null | sed -n "s|^insmod $root\\([^ ]*\\).*|\\1|p"
 done | awk '!seen[$0]++' | while read -r path; do
     number=$((number + 1))
     name=$number-$(basename "$path")

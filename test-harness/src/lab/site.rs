@@ -24,7 +24,7 @@ use crate::real::{
     eventually,
     fleet::{Fleet, Owner, call, client, init},
     http, programs,
-    releases::Factory,
+    releases::{self, Factory},
     stand_in,
 };
 
@@ -47,11 +47,39 @@ pub struct Site {
     client: Client,
     folder: PathBuf,
     numbers: u64,
+    kind: Kind,
+}
+
+/// What the board is made of, and where the programs for it are.
+#[derive(Clone, Debug)]
+pub struct Kind {
+    /// As releases name it.
+    pub platform: String,
+    /// Where agent, launcher and stand-in are; those that are not there are the ones built beside this program.
+    pub programs: Option<PathBuf>,
+}
+
+impl Kind {
+    /// This machine's own kind. `LAB_PROGRAMS` names a folder with other programs, such as those of the device's build.
+    #[must_use]
+    pub fn own() -> Kind {
+        Kind { platform: releases::this_platform(), programs: std::env::var_os("LAB_PROGRAMS").map(PathBuf::from) }
+    }
+
+    fn find(&self, name: &str) -> Result<PathBuf, Trouble> {
+        let there = self.programs.as_ref().map(|folder| folder.join(name)).filter(|path| path.is_file());
+        there.map_or_else(|| programs::find(name), Ok)
+    }
 }
 
 impl Site {
     /// A fleet server with the first version of each product.
     pub fn open(folder: &Path) -> Result<Site, Trouble> {
+        Site::open_for(Kind::own(), folder)
+    }
+
+    /// The same for a board of another kind.
+    pub fn open_for(kind: Kind, folder: &Path) -> Result<Site, Trouble> {
         fs::create_dir_all(folder).map_err(|error| Trouble::of(folder.display(), error))?;
         let data = folder.join("fleet");
         let owner = init(&data, None)?;
@@ -60,21 +88,22 @@ impl Site {
             Fleet::start_with(&data, "127.0.0.1:0", None, &folder.join("fleet.log"), &["--check-seconds", "1"])?;
         let client = client(&fleet.url, &owner)?;
         let device = Device::create(&client, &owner.organization_id, "Hillside", "board")?;
-        let mut site = Site { fleet, owner, device, factory, client, folder: folder.to_owned(), numbers: 0 };
+        let mut site = Site { fleet, owner, device, factory, client, folder: folder.to_owned(), numbers: 0, kind };
         let server = folder.join("stand-in");
-        stand_in::build(FIRST, &server)?;
+        stand_in::build_from(&site.kind.find(stand_in::PROGRAM)?, FIRST, &[], 0, &server)?;
         site.publish("platform-server", FIRST, &server)?;
         let agent = folder.join(AGENT);
-        agents::build(FIRST, &agent)?;
+        agents::build_from(&site.kind.find(AGENT)?, FIRST, &agent)?;
         site.publish(AGENT, FIRST, &agent)?;
-        site.publish(LAUNCHER, FIRST, &programs::find(LAUNCHER)?)?;
+        let launcher = site.kind.find(LAUNCHER)?;
+        site.publish(LAUNCHER, FIRST, &launcher)?;
         Ok(site)
     }
 
     /// Signs and publishes a version of a product, and makes it stable.
     pub fn publish(&mut self, product: &str, version: &str, artifact: &Path) -> Result<(), Trouble> {
         self.numbers += 1;
-        self.factory.publish(product, version, self.numbers, artifact)
+        self.factory.publish_for(&self.kind.platform, product, version, self.numbers, artifact)
     }
 
     /// A path for a program that is to be published.
@@ -85,10 +114,21 @@ impl Site {
 
     /// Puts onto the board what a manufacturer puts there: defaults with the release keys.
     pub fn make(&self, board: &dyn Target) -> Result<(), Trouble> {
+        self.make_with(board, json!({}))
+    }
+
+    /// The same with settings of the section `network_configuration`.
+    pub fn make_with(&self, board: &dyn Target, network: Value) -> Result<(), Trouble> {
         let text = fs::read(self.factory.key()).map_err(|error| Trouble::of("the release key", error))?;
         let key: Value = serde_json::from_slice(&text).map_err(|error| Trouble::of("the release key", error))?;
-        let defaults = json!({"advanced_settings": {"release_keys": [key["public"]]}});
+        let defaults =
+            json!({"advanced_settings": {"release_keys": [key["public"]]}, "network_configuration": network});
         board.write("/etc/platform-defaults.json", 0o644, defaults.to_string().as_bytes())
+    }
+
+    /// Puts the credentials onto the board.
+    pub fn introduce(&self, board: &dyn Target) -> Result<(), Trouble> {
+        board.write("/etc/platform.json", 0o600, self.device.credentials(&self.address(board)).as_bytes())
     }
 
     /// The fleet server's address, as the board has to call it.
@@ -100,13 +140,13 @@ impl Site {
     /// Puts onto the board what a person does: credentials, agent and launcher; and installs them.
     pub fn install(&self, board: &dyn Target) -> Result<String, Trouble> {
         self.make(board)?;
-        board.write("/etc/platform.json", 0o600, self.device.credentials(&self.address(board)).as_bytes())?;
+        self.introduce(board)?;
         self.install_without_identity(board)
     }
 
     /// The same without credentials.
     pub fn install_without_identity(&self, board: &dyn Target) -> Result<String, Trouble> {
-        for (name, from) in [(AGENT, self.path(AGENT)), (LAUNCHER, programs::find(LAUNCHER)?)] {
+        for (name, from) in [(AGENT, self.path(AGENT)), (LAUNCHER, self.kind.find(LAUNCHER)?)] {
             board.put(&from, &format!("{DOWNLOADS}/{name}"))?;
         }
         board.run(&format!("{DOWNLOADS}/{AGENT} --install"))

@@ -1,6 +1,10 @@
 //! What is promised about an installed agent, story by story. Each says in figures what was seen.
 
-use std::{fs, path::Path, time::Instant};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use api::{
     brand::AGENT,
@@ -12,7 +16,7 @@ use super::{
     board::{Board, Target},
     hardships,
     radio::board::RadioBoard,
-    site::{self, DOWNLOADS, FIRST, Site, server_pid, update},
+    site::{self, DOWNLOADS, FIRST, Kind, Site, server_pid, update},
 };
 use crate::real::{Trouble, agents, eventually};
 
@@ -28,6 +32,8 @@ pub struct Stage<'a> {
     pub image: &'a Path,
     /// The image of the boards with radios; without it there are none here.
     pub radio: Option<&'a Path>,
+    /// What those boards are made of.
+    pub kind: Kind,
     /// A folder of its own.
     pub folder: &'a Path,
 }
@@ -55,10 +61,27 @@ pub const STORIES: [(&str, Story); 15] = [
 ];
 
 impl Stage<'_> {
+    /// A fleet server with what is published for the boards with radios.
+    pub(in crate::lab) fn site(&self) -> Result<Site, Trouble> {
+        Site::open_for(self.kind.clone(), &self.folder.join("site"))
+    }
+
     /// A board with radios.
     pub(in crate::lab) fn radio_board(&self) -> Result<RadioBoard, Trouble> {
         let image = self.radio.ok_or_else(|| Trouble("there is no image of a board with radios".to_owned()))?;
         RadioBoard::start(image, &self.folder.join("board"))
+    }
+
+    /// A board with radios and the memory of a machine of 128 MB.
+    pub(in crate::lab) fn small_board(&self) -> Result<RadioBoard, Trouble> {
+        let image = self.radio.ok_or_else(|| Trouble("there is no image of a board with radios".to_owned()))?;
+        RadioBoard::start_small(image, &self.folder.join("board"))
+    }
+
+    /// Where pictures are kept for who wants to judge them.
+    pub(in crate::lab) fn pictures(&self) -> PathBuf {
+        let beside = std::env::current_exe().ok().and_then(|this| Some(this.parent()?.parent()?.join("lab")));
+        beside.unwrap_or_else(|| std::env::temp_dir().join("platform-lab-pictures"))
     }
 
     /// A board with an installed agent whose machine server is ready.

@@ -66,7 +66,20 @@ impl Factory {
 
     /// Signs and publishes one version of any product for this machine, and makes it `stable`.
     pub fn publish(&self, product: &str, version: &str, number: u64, artifact: &Path) -> Result<(), Trouble> {
-        self.release_product(product, version, number, artifact)?;
+        self.publish_for(&this_platform(), product, version, number, artifact)
+    }
+
+    /// The same for machines of another kind.
+    pub fn publish_for(
+        &self,
+        platform: &str,
+        product: &str,
+        version: &str,
+        number: u64,
+        artifact: &Path,
+    ) -> Result<(), Trouble> {
+        let document = self.signed(product, platform, version, number, artifact, &[])?;
+        self.add(&document, artifact)?;
         self.channels_of(product, &[("stable", version)])
     }
 

@@ -29,8 +29,18 @@ pub fn build_with(version: &str, knobs: &[(&str, &str)], executable: &Path) -> R
 
 /// The same, larger by `padding` bytes that no compression makes smaller: for downloads of a size worth measuring.
 pub fn build_padded(version: &str, knobs: &[(&str, &str)], padding: u64, executable: &Path) -> Result<(), Trouble> {
-    let program = programs::find(PROGRAM)?;
-    let mut bytes = fs::read(&program).map_err(|error| Trouble::of(program.display(), error))?;
+    build_from(&programs::find(PROGRAM)?, version, knobs, padding, executable)
+}
+
+/// The same, made of another stand-in than the one built beside this program.
+pub fn build_from(
+    program: &Path,
+    version: &str,
+    knobs: &[(&str, &str)],
+    padding: u64,
+    executable: &Path,
+) -> Result<(), Trouble> {
+    let mut bytes = fs::read(program).map_err(|error| Trouble::of(program.display(), error))?;
     let lines: String =
         [("version", version)].iter().chain(knobs).map(|(name, value)| format!("{name}={value}\n")).collect();
     let trouble = |error| Trouble::of(executable.display(), error);

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """A phone app for provisioning (docs/bluetooth.md), with Python's own cryptography: another implementation than the agent's.
 
-  app.py FOLDER give PASSWORD NAME=VALUE…      as existing apps: each value sealed, then exit_provisioning
-  app.py FOLDER talk PASSWORD TAG=VALUE…       the authenticated service: one message, whose answer is opened
+  app.py FOLDER show                           what is advertised, and every value that can be read
+  app.py FOLDER give PASSWORD WORDS NAME=VALUE…  as existing apps: each value sealed, then exit_provisioning
+  app.py FOLDER talk PASSWORD WORDS TAG=VALUE…   the authenticated service: one message, whose answer is opened
   app.py FOLDER nonsense                       writes what is no value to everything; nothing may come of it
   app.py FOLDER pair PASSWORD yes|no           unlocks pairing or not, then pairs; 0 when that ended as it should
 
-`give` and `talk` print what the phone is told for ten seconds afterwards. After `pair` the board knows a phone that forgets its keys when
-the script ends: `bluetoothctl remove F0:F1:F2:F3:F4:F5` on the board before the next.
+`give` and `talk` end when the phone is told WORDS among the errors, or, where WORDS are `online`, that the device is; it fails when it is
+not in two minutes. After `pair` the board knows a phone that forgets its keys when the script ends: `bluetoothctl remove
+F0:F1:F2:F3:F4:F5` on the board before the next.
 """
 import asyncio, hashlib, os, sys
 from bumble.pairing import PairingDelegate
@@ -57,6 +59,16 @@ class App:
         self.told[name] = value
         print("told", name, value, flush=True)
 
+    async def until_told(self, words):
+        """Waits for these words in a notification."""
+        online = words == "online"
+        for _ in range(1200):
+            told = self.told.get("status", b"") if online else self.told.get("errors", b"")
+            if told and told[0] & 2 if online else words.encode() in told:
+                return print("at last", words, flush=True)
+            await asyncio.sleep(0.1)
+        sys.exit(f"never told {words}: {self.told}")
+
     async def write(self, name, value):
         """What the phone hears of its write. For sealed values that is always yes: docs/bluetooth.md says why."""
         try:
@@ -76,16 +88,20 @@ class App:
         return lambda value: key.encrypt(f"{password}:{value}".encode(), oaep)
 
 
-async def give(app, password, *values):
+async def show(app):
+    print("mtu", app.peer.connection.att_mtu, "key", len(await app["pub_key"].read_value()), flush=True)
+    await app.show()
+
+
+async def give(app, password, words, *values):
     await app.listen("status", "errors")
     seal = await app.seal(password)
     for name, value in [value.split("=", 1) for value in values] + [("exit_provisioning", "1")]:
         print(name, await app.write(name, seal(value)), flush=True)
-    await asyncio.sleep(10)
-    await app.show()
+    await app.until_told(words)
 
 
-async def talk(app, password, *values):
+async def talk(app, password, words, *values):
     await app.listen("status", "errors", "answer")
     hello = bytes(await app["hello"].read_value())
     device, salt, own = hello[1:33], hello[33:], X25519PrivateKey.generate()
@@ -100,12 +116,13 @@ async def talk(app, password, *values):
     head = b"\1" + (1).to_bytes(8, "big")
     message = head + up.encrypt(nonce(1), text, head)
     print("message", await app.write("message", message), flush=True)
-    await asyncio.sleep(1)
+    while "answer" not in app.told:
+        await asyncio.sleep(0.1)
     answer = app.told["answer"]
     said = down.decrypt(nonce(int.from_bytes(answer[1:9], "big")), answer[9:], answer[:9])
     print("verdict", said[0], "message", int.from_bytes(said[1:9], "big"), said[9:].decode(), flush=True)
     print("the same again", await app.write("message", message), flush=True)
-    await asyncio.sleep(9)
+    await app.until_told(words)
 
 
 async def nonsense(app):
@@ -137,8 +154,10 @@ async def main():
     person = Person(PairingDelegate.DISPLAY_OUTPUT_AND_YES_NO_INPUT)
     async with Phone(folder, person=person) as phone:
         app = App(await phone.connect(SERVICE))
-        await {"give": give, "talk": talk, "nonsense": nonsense, "pair": pair}[operation](app, *rest)
-        await app.peer.connection.disconnect()
+        operations = {"show": show, "give": give, "talk": talk, "nonsense": nonsense, "pair": pair}
+        await operations[operation](app, *rest)
+        # The board may have gone first: its door closes after a success.
+        await asyncio.wait_for(app.peer.connection.disconnect(), 10)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,10 @@ use crate::{
 /// How long a command on a board may take: all of it is emulated.
 const COMMAND_LIMIT: Duration = Duration::from_secs(180);
 
+/// What a machine of 128 MB has for programs under a kernel of a product. Debian's kernel takes four times as much for itself,
+/// so that a machine that has this is made of a larger one.
+const SMALL: u64 = 112;
+
 /// A board with radios; it ends with the value.
 pub struct RadioBoard {
     machine: Machine,
@@ -23,13 +27,43 @@ pub struct RadioBoard {
 impl RadioBoard {
     /// A board from the saved state, in a new folder.
     pub fn start(image: &Path, folder: &Path) -> Result<RadioBoard, Trouble> {
-        RadioBoard::start_small(image, folder, MEMORY)
+        let machine = Machine::start(image, folder, MEMORY)?;
+        Ok(RadioBoard { machine, image: image.to_owned() })
     }
 
-    /// The same with so many megabytes of memory.
-    pub fn start_small(image: &Path, folder: &Path, megabytes: u32) -> Result<RadioBoard, Trouble> {
-        let machine = Machine::start(image, folder, megabytes)?;
-        Ok(RadioBoard { machine, image: image.to_owned() })
+    /// One with the memory of a machine of 128 MB, of which people's access points and phones take their part.
+    pub fn start_small(image: &Path, folder: &Path) -> Result<RadioBoard, Trouble> {
+        let board = RadioBoard::start(image, folder)?;
+        board.machine.squeeze(SMALL)?;
+        Ok(board)
+    }
+
+    /// What the agent weighs, and what is left of the board's memory.
+    pub fn weighs(&self) -> Result<String, Trouble> {
+        let pid = self.property("MainPID")?;
+        let said =
+            self.run(&format!("cat /proc/{pid}/smaps_rollup /proc/meminfo; dmesg | grep -c 'Out of memory' || true"))?;
+        let figure = |name: &str| {
+            let row = said
+                .lines()
+                .filter_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.split_whitespace().next())
+                .next();
+            row.and_then(|figure| figure.parse::<u64>().ok()).unwrap_or_default()
+        };
+        let [pss, dirty, total, left] = ["Pss", "Private_Dirty", "MemTotal", "MemAvailable"].map(figure);
+        match said.lines().last() {
+            Some("0") if pss > 0 && total > 0 => {}
+            kills => {
+                return Err(Trouble(format!(
+                    "{kills:?} programs were killed for want of memory, or no figures: {said}"
+                )));
+            }
+        }
+        Ok(format!(
+            "the agent has a PSS of {pss} KiB, {dirty} KiB of it private and dirty; {} of {} MB are left on the board",
+            left / 1024,
+            total / 1024
+        ))
     }
 
     /// Has a port of the board's own loopback lead to the same port of this machine's, by whatever way out the board has:
@@ -66,8 +100,8 @@ impl RadioBoard {
     }
 
     /// Opens the air for Bluetooth and plugs in `hci0`.
-    pub fn plug_in_bluetooth(&self, extended: bool) -> Result<(), Trouble> {
-        air::open(&self.image, &self.machine, extended)?;
+    pub fn plug_in_bluetooth(&self) -> Result<(), Trouble> {
+        air::open(&self.image, &self.machine, false)?;
         self.run("lab-bluetooth in 0").map(drop)
     }
 

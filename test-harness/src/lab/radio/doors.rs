@@ -15,12 +15,13 @@ use serde_json::json;
 
 use super::{
     board::RadioBoard,
+    probes::PROBES,
     visitor::{Answer, Visitor, choice, doors, until},
 };
 use crate::{
     lab::{
         board::Target,
-        site::{FIRST, Site},
+        site::FIRST,
         stories::{Stage, ensure},
     },
     real::{Trouble, device::Device, fleet::call},
@@ -29,7 +30,7 @@ use crate::{
 /// Where the agent keeps who it is.
 const IDENTITY: &str = "/etc/platform.json";
 /// Where a visitor's phone has the credentials that he gives.
-const GIVEN: &str = "/root/credentials.json";
+pub(super) const GIVEN: &str = "/root/credentials.json";
 /// Where a script of a button says that somebody is at the device.
 const FORCE: &str = "/opt/platform/etc/force_provisioning_mode";
 /// What a person reads who may not say who the device is.
@@ -38,9 +39,9 @@ const STAYS: &str = "his device belongs to somebody already; only its network ca
 /// A new device: its hotspot, a phone whose questions open the page, a wrong password told in words, then the right one
 /// and the credentials; it is online with its configuration, and nothing is left of the hotspot.
 pub(super) fn portal(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
-    let site = Site::open(&stage.folder.join("site"))?;
+    let site = stage.site()?;
     site.configure(&json!({"network_configuration": {"hotspot_prefix": "hillside"}}))?;
-    let board = stage.radio_board()?;
+    let board = stage.small_board()?;
     board.lead_to(&site.fleet.url)?;
     board.run("lab-ap up home --ssid HomeNet --password home-pass-1 --security mixed; lab-ap internet home on")?;
     site.make(&board)?;
@@ -58,7 +59,8 @@ pub(super) fn portal(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     let page = visitor.until_listed("HomeNet")?;
     ensure(page.contains("name=\"credentials\""), || format!("no field for credentials: {page}"))?;
     seen.push(format!(
-        "a phone joined, was sent to the page by four systems' questions, and saw HomeNet: {:.1} s",
+        "a phone joined, was sent to the page by {} questions of all makers, and saw HomeNet: {:.1} s",
+        PROBES.len(),
         secs(begin)
     ));
 
@@ -102,19 +104,20 @@ pub(super) fn portal(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     private(&board)?;
     unsaid(&board, &["not-its-password", "home-pass-1", site.device.part_secret.expose()])?;
     seen.push(format!("nothing is left of the hotspot; {IDENTITY} is for root only; no secret in a log"));
+    seen.push(format!("at the end {}", board.weighs()?));
     Ok(seen)
 }
 
 /// Somebody takes the network away from a device that has an owner, and meets its hotspot: whatever he gives, it stays
 /// whose it is. With somebody at the device it becomes another machine.
 pub(super) fn takeover(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
-    let site = Site::open(&stage.folder.join("site"))?;
+    let site = stage.site()?;
     site.configure(
         &json!({"network_configuration": {"offline_before_starting_hotspot_minutes": 0, "hotspot_prefix": "hillside"}}),
     )?;
     let client = site.fleet.client(&site.owner)?;
     let other = Device::create(&client, &site.owner.organization_id, "Elsewhere", "other")?;
-    let board = stage.radio_board()?;
+    let board = stage.small_board()?;
     board.lead_to(&site.fleet.url)?;
     board.plug_into_office()?;
     site.install(&board)?;
@@ -192,21 +195,36 @@ pub(super) fn takeover(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     let now = board.run(&format!("cat {IDENTITY}"))?;
     ensure(now.contains(&other.part_id), || "it reports as who it is not".to_owned())?;
     closed(&board)?;
+
+    // By hand on a device that is online, and closed again by who asked for it.
+    let begin = Instant::now();
+    let said = board.run("platform-agent provision --now")?;
+    let opened = secs(begin);
+    let visitor = Visitor::waits(&board)?;
+    ensure(said.contains(visitor.hotspot()), || format!("`provision --now` said {said}"))?;
+    visitor.joins()?;
+    visitor.until_shown("Make it another machine")?;
+    visitor.sends("/leave", "")?;
+    closed(&board)?;
+    seen.push(format!(
+        "`provision --now` on a device that is online opened the doors in {opened:.1} s; `leave` closed them"
+    ));
     private(&board)?;
     unsaid(&board, &["cafe-pass-1", other.part_secret.expose(), site.device.part_secret.expose()])?;
+    seen.push(format!("at the end {}", board.weighs()?));
     Ok(seen)
 }
 
-fn secs(since: Instant) -> f64 {
+pub(super) fn secs(since: Instant) -> f64 {
     since.elapsed().as_secs_f64()
 }
 
 /// The words of curl for a form with a network of the list.
-fn network(ssid: &str, password: &str) -> String {
+pub(super) fn network(ssid: &str, password: &str) -> String {
     format!("-F network={} -F password={password}", choice(ssid))
 }
 
-fn says(answer: &Answer, status: &str, sentence: &str) -> Result<(), Trouble> {
+pub(super) fn says(answer: &Answer, status: &str, sentence: &str) -> Result<(), Trouble> {
     let right = answer.status == status && answer.body.contains(sentence);
     ensure(right, || format!("not {status} and {sentence:?}, but {} and {}", answer.status, answer.body))
 }
@@ -219,7 +237,7 @@ fn version(client: &Client, device: &Device) -> Result<String, Trouble> {
 }
 
 /// No hotspot, no page, and nothing of either.
-fn closed(board: &RadioBoard) -> Result<(), Trouble> {
+pub(super) fn closed(board: &RadioBoard) -> Result<(), Trouble> {
     let left = "nmcli --terse --fields NAME connection show | grep hotspot; ls -A /etc/NetworkManager/dnsmasq-shared.d; \
                 ss -Hltn 'sport = :80'; ip -4 address show wlan0 | grep 10.42.0.1";
     until(board, "the end of the hotspot", || {
@@ -227,17 +245,19 @@ fn closed(board: &RadioBoard) -> Result<(), Trouble> {
         said.trim().is_empty().then_some(())
     })?;
     let doors = doors(board).unwrap_or_default();
-    ensure(doors["hotspot"] == "DOOR_CLOSED", || format!("it still invites: {doors}"))
+    ensure(doors["hotspot"] == "DOOR_CLOSED" || doors["hotspot"] == "DOOR_DISABLED", || {
+        format!("it still invites: {doors}")
+    })
 }
 
 /// Who the device is can be read by root only.
-fn private(board: &RadioBoard) -> Result<(), Trouble> {
+pub(super) fn private(board: &RadioBoard) -> Result<(), Trouble> {
     let mode = board.run(&format!("stat -c '%a %U:%G' {IDENTITY}"))?;
     ensure(mode == "600 root:root", || format!("{IDENTITY} is {mode}"))
 }
 
 /// None of these is in a log.
-fn unsaid(board: &RadioBoard, secrets: &[&str]) -> Result<(), Trouble> {
+pub(super) fn unsaid(board: &RadioBoard, secrets: &[&str]) -> Result<(), Trouble> {
     board.write("/run/lab/secrets", 0o600, secrets.join("\n").as_bytes())?;
     let logs = board.run("journalctl --boot --no-pager | grep -F -f /run/lab/secrets || true")?;
     ensure(logs.is_empty(), || format!("a secret in a log: {logs}"))

@@ -23,10 +23,33 @@ use crate::real::{PATIENCE, Trouble, eventually};
 /// Memory of an ordinary board, in megabytes.
 pub const MEMORY: u32 = 512;
 /// How long the one cold boot and the setting up may take.
-const SETUP_LIMIT: Duration = Duration::from_secs(300);
+const SETUP_LIMIT: Duration = Duration::from_secs(900);
 /// The kernel's words. No mitigations and no audit: every instruction is emulated.
 const KERNEL: &str =
-    "root=/dev/vda rw console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on audit=0 net.ifnames=0";
+    "root=/dev/vda rw quiet panic=-1 mitigations=off random.trust_cpu=on audit=0 net.ifnames=0 console=";
+
+/// What differs between machines of different processors.
+struct Processor {
+    program: &'static str,
+    machine: &'static str,
+    model: &'static str,
+    console: &'static str,
+}
+
+/// The ordinary one.
+const X86_64: Processor = Processor { program: "qemu-system-x86_64", machine: "q35", model: "max", console: "ttyS0" };
+/// That of most small boards.
+const ARM64: Processor = Processor {
+    program: "qemu-system-aarch64",
+    machine: "virt,gic-version=3",
+    model: "cortex-a53",
+    console: "ttyAMA0",
+};
+
+/// The one that the image is for.
+fn processor(image: &Path) -> &'static Processor {
+    if image.join("arm64").exists() { &ARM64 } else { &X86_64 }
+}
 
 /// A machine that runs.
 pub struct Machine {
@@ -89,6 +112,22 @@ impl Machine {
         self.qmp()?.call("set_link", json!({"name": "own-nic", "up": plugged})).map(drop)
     }
 
+    /// Takes memory away from the board, down to so many megabytes of all that it has (`MemTotal`). For good: it is not given
+    /// back when the board is out of memory.
+    pub fn squeeze(&self, megabytes: u64) -> Result<(), Trouble> {
+        let total = || {
+            let mut said = Vec::new();
+            let ask = "sed -n 's/^MemTotal: *\\([0-9]*\\).*/\\1/p' /proc/meminfo";
+            self.channel().ok()?.execute(ask, PATIENCE, &mut said).ok()?;
+            String::from_utf8_lossy(&said).trim().parse::<u64>().ok()
+        };
+        let before = total().ok_or_else(|| Trouble("the board does not say how much memory it has".to_owned()))?;
+        let whole = self.qmp()?.call("query-balloon", json!({}))?["actual"].as_u64().unwrap_or_default();
+        let wanted = whole.saturating_sub(before * 1024) + megabytes * 1024 * 1024;
+        self.qmp()?.call("balloon", json!({"value": wanted}))?;
+        eventually("a board with less memory", || total().filter(|now| *now <= megabytes * 1024)).map(drop)
+    }
+
     /// Opens a port of this machine's loopback that leads to a port of the house (netns `home`); the number it got.
     pub fn forward(&self, port: u16) -> Result<u16, Trouble> {
         let mut qmp = self.qmp()?;
@@ -138,13 +177,14 @@ fn launch(image: &Path, disk: &Path, folder: &Path, memory: u32, incoming: Optio
     fs::create_dir_all(folder).map_err(trouble)?;
     let log = File::create(folder.join("qemu.log")).map_err(trouble)?;
     let again = log.try_clone().map_err(trouble)?;
-    let mut command = Command::new("qemu-system-x86_64");
-    command.args(hardware(image, disk, folder, memory, incoming.is_some()));
+    let program = processor(image).program;
+    let mut command = Command::new(program);
+    command.args(hardware(processor(image), image, disk, folder, memory, incoming.is_some()));
     if let Some(incoming) = incoming {
         command.args(["-incoming", incoming]);
     }
     command.stdin(Stdio::null()).stdout(log).stderr(again).process_group(0);
-    let mut child = command.spawn().map_err(|error| Trouble::of("qemu-system-x86_64", error))?;
+    let mut child = command.spawn().map_err(|error| Trouble::of(program, error))?;
     fs::write(folder.join("pid"), child.id().to_string()).map_err(trouble)?;
     let machine = Machine { folder: folder.to_owned() };
     eventually("the sockets of qemu", || {
@@ -158,23 +198,31 @@ fn launch(image: &Path, disk: &Path, folder: &Path, memory: u32, incoming: Optio
 }
 
 /// What the machine is made of. A saved state fits the very same only.
-fn hardware(image: &Path, disk: &Path, folder: &Path, memory: u32, throw_away: bool) -> Vec<String> {
+fn hardware(
+    processor: &Processor,
+    image: &Path,
+    disk: &Path,
+    folder: &Path,
+    memory: u32,
+    throw_away: bool,
+) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut add = |name: &str, value: String| words.extend([name.to_owned(), value]);
     add("-accel", "tcg,thread=multi,tb-size=256".to_owned());
-    add("-machine", "q35".to_owned());
-    add("-cpu", "max".to_owned());
+    add("-machine", processor.machine.to_owned());
+    add("-cpu", processor.model.to_owned());
     add("-smp", "2".to_owned());
     add("-m", memory.to_string());
     add("-kernel", image.join("vmlinuz").display().to_string());
     add("-initrd", image.join("initramfs").display().to_string());
-    add("-append", KERNEL.to_owned());
+    add("-append", format!("{KERNEL}{}", processor.console));
     // Flushing is for power cuts of this machine; those of the board are resets.
     let throw_away = if throw_away { "on" } else { "off" };
     add("-drive", format!("file={},format=raw,if=virtio,cache=unsafe,snapshot={throw_away}", disk.display()));
     add("-serial", format!("file:{}", folder.join("console.log").display()));
     add("-qmp", format!("unix:{},server=on,wait=off", folder.join("qmp").display()));
     add("-device", "virtio-rng-pci".to_owned());
+    add("-device", "virtio-balloon-pci".to_owned());
     add("-device", "virtio-serial-pci".to_owned());
     for port in 0..PORTS {
         let name = format!("lab.{port}");
@@ -204,10 +252,11 @@ fn hardware(image: &Path, disk: &Path, folder: &Path, memory: u32, throw_away: b
 /// The folder of the saved state for this much memory; made when it is not there.
 fn state(image: &Path, memory: u32) -> Result<PathBuf, Trouble> {
     let trouble = |error| Trouble::of(image.display(), error);
-    let version = Command::new("qemu-system-x86_64").arg("--version").output();
-    let version = version.map_err(|error| Trouble::of("qemu-system-x86_64", error))?.stdout;
+    let processor = processor(image);
+    let version = Command::new(processor.program).arg("--version").output();
+    let version = version.map_err(|error| Trouble::of(processor.program, error))?.stdout;
     let here = Path::new("");
-    let words = hardware(here, here, here, memory, true).join(" ") + &String::from_utf8_lossy(&version);
+    let words = hardware(processor, here, here, here, memory, true).join(" ") + &String::from_utf8_lossy(&version);
     // FNV-1a: any change of the machine makes another state.
     let key = words
         .bytes()

@@ -5,11 +5,15 @@
 //! and networks stands in `test-harness/lab/radio/guest/lab-setup`.
 
 pub mod air;
+mod bluetooth;
 pub mod board;
 pub mod channel;
 mod doors;
 pub mod machine;
 mod networks;
+mod probes;
 mod qmp;
+mod restarts;
+mod sheet;
 pub mod stories;
 mod visitor;

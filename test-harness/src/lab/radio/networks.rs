@@ -4,7 +4,11 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::{board::RadioBoard, visitor::until};
+use super::{
+    board::RadioBoard,
+    doors::{secs, unsaid},
+    visitor::until,
+};
 use crate::{
     lab::{
         board::Target,
@@ -13,6 +17,11 @@ use crate::{
     },
     real::Trouble,
 };
+
+/// The cafe's access point, by what it takes.
+fn cafe(security: &str) -> String {
+    format!("lab-ap up cafe --ssid CafeNet --security {security} --password cafe-pass-1 --channel 11")
+}
 
 /// Passwords that may stand nowhere but in the profiles.
 const PASSWORDS: [&str; 2] = ["home-pass-1", "cafe-pass-1"];
@@ -27,15 +36,15 @@ fn given() -> Value {
     })
 }
 
-/// A cable with an address by hand; without it the network of the highest priority, WPA2 and WPA3 mixed; without that the next, hidden;
-/// what comes back is found again; NetworkManager restarted; removed from the configuration, all are gone and
-/// a person's own profile is not touched.
+/// A cable with an address by hand; without it the network of the highest priority, WPA2 and WPA3 mixed; without that the next,
+/// hidden; what comes back is found again after a loss, though it takes WPA3 only now; removed from the configuration, all are gone and a person's own profile
+/// is not touched.
 pub(super) fn known(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
-    let site = Site::open(&stage.folder.join("site"))?;
-    let board = stage.radio_board()?;
+    let site = stage.site()?;
+    let board = stage.small_board()?;
     board.lead_to(&site.fleet.url)?;
     board.plug_into_office()?;
-    board.run("lab-ap up cafe --ssid CafeNet --security mixed --password cafe-pass-1 --channel 11")?;
+    board.run(&cafe("mixed"))?;
     board.run("lab-ap up home --ssid HomeNet --security wpa2 --hidden")?;
     site.configure(&json!({"additional_networks": given()}))?;
     site.install(&board)?;
@@ -50,42 +59,29 @@ pub(super) fn known(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
                 && said.contains("default via 192.168.88.1 dev eth0 proto static metric 150")
         })
     })?;
-    seen.push(format!("cable with its address by hand after {:.1} s", begin.elapsed().as_secs_f64()));
+    seen.push(format!("cable with its address by hand after {:.1} s", secs(begin)));
 
     let began = Instant::now();
     board.machine().plug_cable(false)?;
-    joined(&board, "CafeNet")?;
-    heard(&site, &board)?;
+    heard_from(&site, &board, "CafeNet")?;
     seen.push(format!(
         "without the cable: the higher priority (WPA2 and WPA3 mixed), reported after {:.1} s",
-        began.elapsed().as_secs_f64()
+        secs(began)
     ));
 
     let began = Instant::now();
     board.run("lab-ap down cafe")?;
-    joined(&board, "HomeNet")?;
-    heard(&site, &board)?;
-    seen.push(format!("without that: the next (hidden, WPA2), reported after {:.1} s", began.elapsed().as_secs_f64()));
+    heard_from(&site, &board, "HomeNet")?;
+    seen.push(format!("without that: the next (hidden, WPA2), reported after {:.1} s", secs(began)));
 
     let began = Instant::now();
-    board
-        .run("lab-ap up cafe --ssid CafeNet --security mixed --password cafe-pass-1 --channel 11; lab-ap down home")?;
-    joined(&board, "CafeNet")?;
-    heard(&site, &board)?;
-    seen.push(format!("what was lost is back and found again after {:.1} s", began.elapsed().as_secs_f64()));
-
-    let began = Instant::now();
-    let agent = board.property("MainPID")?;
-    board.run("systemctl restart NetworkManager")?;
-    until(&board, "the lost network of before", || linked(&board))?;
-    heard(&site, &board)?;
-    ensure(board.property("MainPID")? == agent, || format!("the agent did not live through it\n{}", board.journal()))?;
-    seen.push(format!("NetworkManager restarted: connected and reported after {:.1} s", began.elapsed().as_secs_f64()));
+    board.run(&format!("{}; lab-ap down home", cafe("wpa3")))?;
+    heard_from(&site, &board, "CafeNet")?;
+    seen.push(format!("what was lost is back as WPA3 only and found again, reported after {:.1} s", secs(began)));
 
     // Passwords: in files of root only, in no log.
     let words = PASSWORDS.map(|word| format!("-e {word}")).join(" ");
-    let logs = board.run(&format!("journalctl --boot --no-pager | grep {words} || true"))?;
-    ensure(logs.is_empty(), || format!("a password in a log: {logs}"))?;
+    unsaid(&board, &PASSWORDS)?;
     let open = board.run(&format!(
         "grep -rl {words} /etc /opt /var /tmp /run/NetworkManager 2>/dev/null | xargs -r stat -c '%a %n' | grep -v '^[0-9]*00 ' || true"
     ))?;
@@ -97,6 +93,7 @@ pub(super) fn known(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     let left = board.run("nmcli --terse --escape no --fields NAME connection show")?;
     ensure(left.lines().any(|name| name == "office"), || format!("a person's profile is gone: {left}"))?;
     seen.push("removed from the configuration: gone; a person's own profile is there; no password in a log".to_owned());
+    seen.push(format!("at the end {}", board.weighs()?));
     Ok(seen)
 }
 
@@ -106,19 +103,19 @@ fn profiles(board: &RadioBoard) -> Option<Vec<String>> {
     Some(said.lines().filter(|name| name.starts_with("platform net:")).map(str::to_owned).collect())
 }
 
-/// The network that the board's radio is in.
+/// The network that the board's radio is in, once NetworkManager is done with it: version 1.42 never notices an access
+/// point that vanishes between the address and that.
 fn linked(board: &RadioBoard) -> Option<String> {
-    let said = board.run("iw dev wlan0 link && ip -4 address show wlan0").ok()?;
+    let said = board.run("iw dev wlan0 link && nmcli --terse --fields DEVICE,STATE device").ok()?;
     let name = said.lines().find_map(|line| line.trim().strip_prefix("SSID: "))?.to_owned();
-    said.contains("inet ").then_some(name)
+    said.lines().any(|line| line == "wlan0:connected").then_some(name)
 }
 
-fn joined(board: &RadioBoard, name: &str) -> Result<(), Trouble> {
-    until(board, name, || linked(board).filter(|ssid| ssid == name)).map(drop)
-}
-
-/// A report that was made after now.
-fn heard(site: &Site, board: &RadioBoard) -> Result<(), Trouble> {
-    let now = board.run("cut -d. -f1 /proc/uptime")?.parse::<u64>().unwrap_or(u64::MAX);
-    site.until(board, "a report through this network", |status| status.uptime_seconds > now).map(drop)
+/// What the device was connected by is gone: it joins this network, and what it reports then goes through it.
+fn heard_from(site: &Site, board: &RadioBoard, name: &str) -> Result<(), Trouble> {
+    // Nothing reaches the server between the loss, which was before this, and the next network. It reports at once when it
+    // is reached again, and then only every ten minutes.
+    let lost = board.run("cut -d. -f1 /proc/uptime")?.parse::<u64>().unwrap_or(u64::MAX);
+    until(board, name, || linked(board).filter(|ssid| ssid == name))?;
+    site.until(board, "a report through this network", |status| status.uptime_seconds > lost).map(drop)
 }

@@ -4,19 +4,30 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use super::{board::RadioBoard, doors, networks};
+use super::{bluetooth, board::RadioBoard, doors, networks, restarts, sheet};
 use crate::{
     lab::{
         board::Target,
-        site::Site,
         stories::{Stage, Story, UNIT, active_again, ensure},
     },
     real::{Trouble, eventually},
 };
 
 /// All of them, with the names by which they are asked for.
-pub const STORIES: [(&str, Story); 4] =
-    [("limits", limits), ("networks", networks::known), ("portal", doors::portal), ("takeover", doors::takeover)];
+pub const STORIES: [(&str, Story); 8] = [
+    ("limits", limits),
+    ("networks", networks::known),
+    ("portal", doors::portal),
+    ("sheet", sheet::sheet),
+    ("takeover", doors::takeover),
+    ("bluetooth", bluetooth::app),
+    ("improv", bluetooth::improv),
+    ("restarts", restarts::restarts),
+];
+
+/// Those of a board with an arm64 processor, which run when they are asked for: emulation is slower still, and the programs
+/// for it have to be built by a compiler that makes them.
+pub const ARM64: [(&str, Story); 2] = [("arm64-portal", doors::portal), ("arm64-bluetooth", bluetooth::app)];
 
 /// The control group of machine servers, on the board.
 const GROUP: &str = "/sys/fs/cgroup/system.slice/platform-agent.service/server";
@@ -24,7 +35,7 @@ const GROUP: &str = "/sys/fs/cgroup/system.slice/platform-agent.service/server";
 /// `server_limits` under systemd 252 with control groups in version 2: in force, felt by who wants more, named in the
 /// status; an agent that dies is followed by one that adopts, under the same limits.
 fn limits(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
-    let site = Site::open(&stage.folder.join("site"))?;
+    let site = stage.site()?;
     let board = stage.radio_board()?;
     board.lead_to(&site.fleet.url)?;
     board.plug_into_office()?;

@@ -4,7 +4,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::board::RadioBoard;
+use super::{
+    board::RadioBoard,
+    probes::{PROBES, Probe},
+};
 use crate::{
     lab::board::Target,
     real::{PATIENCE, Trouble},
@@ -15,14 +18,6 @@ const PAGE: &str = "http://10.42.0.1";
 /// How people's browsers introduce themselves.
 const BROWSER: &str =
     "curl -sS -m 20 -b /root/jar -c /root/jar -A 'Mozilla/5.0 (Linux; Android 14) Mobile' -H 'Accept: text/html'";
-
-/// What phones and computers ask on their own: who asks, by which name, for what.
-const PROBES: [(&str, &str, &str); 4] = [
-    ("apple", "CaptiveNetworkSupport-460 wispr", "http://captive.apple.com/hotspot-detect.html"),
-    ("android", "Dalvik/2.1.0 (Linux; U; Android 14)", "http://connectivitycheck.gstatic.com/generate_204"),
-    ("windows", "Microsoft NCSI", "http://www.msftconnecttest.com/connecttest.txt"),
-    ("firefox", "Mozilla/5.0 (X11; Linux x86_64) Firefox/128.0", "http://detectportal.firefox.com/canonical.html"),
-];
 
 /// An answer of the page.
 pub(super) struct Answer {
@@ -59,19 +54,47 @@ impl<'a> Visitor<'a> {
 
     /// Joins the hotspot, with an address by DHCP: what DHCP said.
     pub(super) fn joins(&self) -> Result<String, Trouble> {
-        let join = format!("lab-phone join '{}' '{}'", self.hotspot, self.password);
-        until(self.board, "a phone on the hotspot", || self.board.run(&join).ok())
+        until(self.board, "a phone on the hotspot", || self.joins_once().ok())
     }
 
-    /// What the phone asks on its own: every question is redirected to the page, without a body.
+    /// The same without patience: an error where the hotspot is not there now.
+    pub(super) fn joins_once(&self) -> Result<String, Trouble> {
+        self.board.run(&format!("timeout 30 lab-phone join '{}' '{}'", self.hotspot, self.password))
+    }
+
+    /// What phones and computers ask on their own: every question is redirected to the page, without a body.
     pub(super) fn is_sent_to_the_page(&self) -> Result<(), Trouble> {
-        let ask = |(who, agent, url): &(&str, &str, &str)| {
-            let show = format!("{who} %{{http_code}} %{{redirect_url}} %{{size_download}}\\n");
-            format!("lab-phone run curl -sS -m 20 -o /dev/null -w '{show}' -A '{agent}' {url}")
+        let wanted = format!("302 {PAGE}/");
+        self.asks(|_, said| said == wanted)
+    }
+
+    /// The same after success: each is told what closes its sheet.
+    pub(super) fn is_done(&self) -> Result<(), Trouble> {
+        self.asks(|probe, said| said.starts_with(probe.done))
+    }
+
+    /// All questions; each answer is status, where it leads and body, without the blanks between them where there is none.
+    fn asks(&self, is_wanted: impl Fn(&Probe, &str) -> bool) -> Result<(), Trouble> {
+        const ANSWERS: &str = "/root/answers";
+        let ask = |(number, Probe { agent, url, .. }): (usize, &Probe)| {
+            let show = "%{http_code} %{redirect_url}\\n";
+            format!("-sS -m 20 -A '{agent}' -o {ANSWERS}/{number} -w '{show}' '{url}'")
         };
-        let said = self.board.run(&PROBES.iter().map(ask).collect::<Vec<_>>().join(" && "))?;
-        let wanted = PROBES.map(|(who, ..)| format!("{who} 302 {PAGE}/ 0")).join("\n");
-        if said == wanted { Ok(()) } else { Err(Trouble(format!("the phone's questions were answered {said}"))) }
+        let asked = PROBES.iter().enumerate().map(ask).collect::<Vec<_>>().join(" --next ");
+        let last = PROBES.len() - 1;
+        let said = self.board.run(&format!(
+            "rm -rf {ANSWERS}; mkdir {ANSWERS}; lab-phone run curl {asked}; for number in $(seq 0 {last}); do \
+             head -c 120 {ANSWERS}/$number 2>/dev/null | tr '\\r\\n' '  '; echo; done; echo end"
+        ))?;
+        let lines: Vec<&str> = said.lines().collect();
+        for (number, probe) in PROBES.iter().enumerate() {
+            let part = |at: usize| lines.get(at).map_or("", |line| line.trim());
+            let answer = format!("{} {}", part(number), part(PROBES.len() + number));
+            if !is_wanted(probe, answer.trim_end()) {
+                return Err(Trouble(format!("{} was answered {answer:?}\n{said}", probe.who)));
+            }
+        }
+        Ok(())
     }
 
     /// Opens the page.
