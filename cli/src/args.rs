@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use crate::commands::{app, audit, fragment, key, location, login, machine, module, organization, part, registry};
+use crate::commands::{
+    app, audit, call, fragment, key, location, login, machine, member, metadata, module, organization, part, registry,
+    role,
+};
 
 /// Commands for machines, their parts and what runs on them.
 #[derive(Parser)]
@@ -77,6 +80,20 @@ pub(crate) enum Noun {
     /// API keys
     #[command(subcommand)]
     Key(key::Verb),
+    /// People of an organization
+    #[command(subcommand)]
+    Member(member::Verb),
+    /// People who are asked to join an organization
+    #[command(subcommand)]
+    Invite(member::InviteVerb),
+    /// Who may do what with which resource
+    #[command(subcommand)]
+    Role(role::Verb),
+    /// Free-form objects kept with organizations, locations, machines and parts
+    #[command(subcommand)]
+    Metadata(metadata::Verb),
+    /// Any operation by its name, as JSON
+    Call(call::Call),
     /// What was changed, when and by whom
     #[command(subcommand)]
     Audit(audit::Verb),
@@ -84,9 +101,15 @@ pub(crate) enum Noun {
     #[command(subcommand)]
     Config(ConfigVerb),
     /// Print completions for a shell
-    Completions {
+    #[command(alias = "completions")]
+    Completion {
         /// The shell
         shell: Shell,
+    },
+    /// Write a page of the manual for each command
+    Man {
+        /// Where to; made if it is not there
+        folder: PathBuf,
     },
 }
 

@@ -10,7 +10,7 @@ use std::{
 
 pub(crate) use api::report::plain;
 use prost::{Message, Name};
-use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
+use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, SerializeOptions};
 use prost_types::Struct;
 use serde_json::{Number, Value};
 
@@ -128,14 +128,30 @@ pub(crate) fn json_of_struct(document: &Struct) -> Value {
     json_as("google.protobuf.Struct", document)
 }
 
-fn json_as(name: &str, message: &impl Message) -> Value {
+/// A message of that kind as JSON, from its bytes.
+pub(crate) fn json_of_bytes(kind: &MessageDescriptor, bytes: &[u8]) -> Value {
+    match DynamicMessage::decode(kind.clone(), bytes) {
+        Ok(dynamic) => json(&dynamic),
+        Err(why) => Value::String(format!("cannot be read as {}: {why}", kind.name())),
+    }
+}
+
+/// Every message and operation.
+pub(crate) fn pool() -> &'static DescriptorPool {
     static POOL: OnceLock<DescriptorPool> = OnceLock::new();
-    let pool = POOL.get_or_init(|| {
+    POOL.get_or_init(|| {
         DescriptorPool::decode(api::pb::DESCRIPTORS).expect("the descriptors were compiled with this program")
-    });
-    let descriptor = pool.get_message_by_name(name).expect("every message of `pb` is in its descriptors");
+    })
+}
+
+fn json_as(name: &str, message: &impl Message) -> Value {
+    let descriptor = pool().get_message_by_name(name).expect("every message of `pb` is in its descriptors");
     let mut dynamic = DynamicMessage::new(descriptor);
     dynamic.transcode_from(message).expect("a message fits its own descriptor");
+    json(&dynamic)
+}
+
+fn json(dynamic: &DynamicMessage) -> Value {
     let options =
         SerializeOptions::new().use_proto_field_name(true).stringify_64_bit_integers(false).skip_default_fields(false);
     match dynamic.serialize_with_options(serde_json::value::Serializer, &options) {

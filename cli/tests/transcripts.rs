@@ -4,6 +4,8 @@
 mod server;
 
 mod fleet;
+#[path = "transcripts/operations.rs"]
+mod operations;
 
 use std::{
     fs,

@@ -24,7 +24,7 @@ use crate::{
     edge::{bearer, http_status, sentence},
     range::{Range, if_range_holds, names_tag, read_range},
     refusal::Refusal,
-    services::packages,
+    services::{login, packages},
     store::{registry::Stored, registry_files::File},
 };
 
@@ -133,7 +133,7 @@ async fn caller(context: &Context, headers: &HeaderMap, from: IpAddr) -> Result<
     let pairs = [("key_id", "key", "api-key"), ("part_id", "secret", "robot-secret")];
     for (id, secret, kind) in pairs {
         if let (Some(id), Some(secret)) = (text(id), text(secret)) {
-            let token = context.authn.authenticate(id, kind, secret).await?;
+            let token = login::token(context, &Caller::nobody(from), id, kind, secret).await?;
             return context.authn.caller(Some(&token), from).await;
         }
     }

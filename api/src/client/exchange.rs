@@ -78,7 +78,7 @@ impl Exchange<'_> {
     /// Sends the request; returns when the headers of the answer are there.
     pub(super) fn open(&self, body: impl AsSendBody) -> Result<Answer, CallError> {
         let left = self.limits.left(self.server)?;
-        let connect = left.unwrap_or(CONNECT_LIMIT).min(CONNECT_LIMIT);
+        let connect = connect_limit(left);
         let mut request = self
             .agent
             .post(format!("{}{}", self.server.base(), self.path))
@@ -214,8 +214,13 @@ fn quoted(headers: &HeaderMap, name: header::HeaderName) -> String {
     }
 }
 
+/// Time to reach the server, of what is left for the call.
+pub(super) fn connect_limit(left: Option<Duration>) -> Duration {
+    left.unwrap_or(CONNECT_LIMIT).min(CONNECT_LIMIT)
+}
+
 /// The HTTP client's errors in the words of a call.
-fn fault(error: ureq::Error, server: &Address, limits: Limits) -> CallError {
+pub(super) fn fault(error: ureq::Error, server: &Address, limits: Limits) -> CallError {
     let server = server.clone();
     let unreachable = |reason: &str, source: Option<super::error::Cause>| CallError::Unreachable {
         server: server.clone(),

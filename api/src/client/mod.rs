@@ -6,6 +6,7 @@
 //! Never writes a key, a token or a message to the log.
 
 mod address;
+mod download;
 mod error;
 mod exchange;
 mod grpc_web;
@@ -31,6 +32,7 @@ pub use web::{Now, ProxyError, Tls, Trust};
 
 pub use self::{
     address::{Address, AddressError},
+    download::Download,
     error::{CallError, Cause, Code, Status},
     proxy::ProxyChoice,
     session::Credentials,

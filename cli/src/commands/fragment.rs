@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use api::pb::platform::app::v1::{self as app, app_service};
-use clap::Subcommand;
-use serde_json::{Map, Value};
+use clap::{Subcommand, ValueEnum};
+use serde_json::{Map, Value, json};
 
 use super::read_text;
 use crate::{
@@ -43,8 +43,45 @@ pub(crate) enum Verb {
         /// New name
         #[arg(long)]
         name: Option<String>,
+        /// Who may use it
+        #[arg(long, value_enum)]
+        visibility: Option<Visibility>,
+    },
+    /// Show what was changed, when and by whom, newest first
+    History {
+        /// Name or id
+        fragment: String,
+    },
+    /// Delete one that nobody uses
+    Delete {
+        /// Name or id
+        fragment: String,
     },
 }
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Visibility {
+    /// Its organization
+    Private,
+    /// Everybody, and it is listed
+    Public,
+    /// Everybody who knows its id
+    Unlisted,
+}
+
+impl Visibility {
+    fn number(self) -> i32 {
+        match self {
+            Self::Private => app::FragmentVisibility::Private,
+            Self::Public => app::FragmentVisibility::Public,
+            Self::Unlisted => app::FragmentVisibility::PublicUnlisted,
+        }
+        .into()
+    }
+}
+
+/// Entries that `history` reads in one page.
+const HISTORY_PAGE: i64 = 100;
 
 pub(super) fn run(session: &Session, verb: Verb, output: &mut Output) -> Result<(), Failure> {
     match verb {
@@ -69,9 +106,9 @@ pub(super) fn run(session: &Session, verb: Verb, output: &mut Output) -> Result<
             let made = session.change("could not make the fragment", app_service::CREATE_FRAGMENT, &request)?;
             show(output, &made.fragment.unwrap_or_default())
         }
-        Verb::Update { fragment, file, name } => {
-            if file.is_none() && name.is_none() {
-                return Err(Failure::Usage("nothing to change: give a file, or --name".to_owned()));
+        Verb::Update { fragment, file, name, visibility } => {
+            if file.is_none() && name.is_none() && visibility.is_none() {
+                return Err(Failure::Usage("nothing to change: give a file, --name or --visibility".to_owned()));
             }
             let id = id_of(session, &fragment)?;
             let request = app::GetFragmentRequest { id: id.clone(), ..Default::default() };
@@ -90,12 +127,38 @@ pub(super) fn run(session: &Session, verb: Verb, output: &mut Output) -> Result<
                 config,
                 last_known_update: before.last_updated,
                 fragment_config_json: text.or(before.fragment_config_json),
+                visibility: visibility.map(Visibility::number),
                 ..Default::default()
             };
             let changed = session.change("could not change the fragment", app_service::UPDATE_FRAGMENT, &request)?;
             show(output, &changed.fragment.unwrap_or_default())
         }
+        Verb::History { fragment } => history(session, id_of(session, &fragment)?, output),
+        Verb::Delete { fragment } => {
+            let id = id_of(session, &fragment)?;
+            let request = app::DeleteFragmentRequest { id: id.clone() };
+            session.change("could not delete the fragment", app_service::DELETE_FRAGMENT, &request)?;
+            output.done(&format!("Fragment {fragment:?} is deleted."), json!({"id": id}))
+        }
     }
+}
+
+fn history(session: &Session, id: String, output: &mut Output) -> Result<(), Failure> {
+    let (mut entries, mut page_token) = (Vec::new(), None);
+    loop {
+        let request = app::GetFragmentHistoryRequest { id: id.clone(), page_token, page_limit: Some(HISTORY_PAGE) };
+        let page = session.ask("could not read the history", app_service::GET_FRAGMENT_HISTORY, &request)?;
+        entries.extend(page.history);
+        page_token = Some(page.next_page_token).filter(|token| !token.is_empty());
+        if page_token.is_none() {
+            break;
+        }
+    }
+    output.list(&entries, ["when", "by", "name before", "revision"], "It was not changed yet.", |one| {
+        let by = one.edited_by.as_ref().map(|by| by.value.clone()).unwrap_or_default();
+        let name = one.old.as_ref().map(|old| old.name.clone()).unwrap_or_default();
+        [moment(one.edited_on.as_ref()), by, name, one.revision.clone()]
+    })
 }
 
 fn fragments(session: &Session) -> Result<Vec<app::Fragment>, Failure> {
@@ -112,10 +175,9 @@ fn id_of(session: &Session, given: &str) -> Result<String, Failure> {
 }
 
 /// A configuration as the wire has it.
-fn checked(text: &str) -> Result<prost_types::Struct, Failure> {
-    let object: Map<String, Value> = serde_json::from_str(text).map_err(|error| {
-        Failure::Configuration(format!("this is not a configuration, which is a JSON object: {error}"))
-    })?;
+pub(super) fn checked(text: &str) -> Result<prost_types::Struct, Failure> {
+    let object: Map<String, Value> = serde_json::from_str(text)
+        .map_err(|error| Failure::Configuration(format!("this is not a JSON object: {error}")))?;
     Ok(prost_types::Struct { fields: object.into_iter().map(|(key, value)| (key, wire(value))).collect() })
 }
 

@@ -1,18 +1,11 @@
 //! `key`: API keys. A key is shown once, when it is made or rotated; the server keeps only its hash.
 
 use api::pb::platform::app::v1::{self as app, app_service};
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use serde_json::json;
 
+use super::role::{On, Role};
 use crate::{failure::Failure, find, output::Output, session::Session, when::moment};
-
-#[derive(Clone, Copy, ValueEnum)]
-pub(crate) enum Role {
-    /// May do everything with the resource and what is below it
-    Owner,
-    /// May look and operate, but not change
-    Operator,
-}
 
 #[derive(Subcommand)]
 pub(crate) enum Verb {
@@ -25,12 +18,13 @@ pub(crate) enum Verb {
         /// What it may do
         #[arg(long, value_enum, default_value_t = Role::Operator)]
         role: Role,
-        /// Only for this location and what is below it, by name or id
-        #[arg(long, conflicts_with = "machine")]
-        location: Option<String>,
-        /// Only for this machine, by name or id
-        #[arg(long)]
-        machine: Option<String>,
+        #[command(flatten)]
+        on: On,
+    },
+    /// Make another one that may do the same
+    Copy {
+        /// Id of the key
+        id: String,
     },
     /// Delete one; whoever uses it is out at once
     Delete {
@@ -50,42 +44,19 @@ pub(super) fn run(session: &Session, verb: Verb, output: &mut Output) -> Result<
             let org_id = find::organization(session, None)?.id;
             let listed =
                 session.ask("could not list the keys", app_service::LIST_KEYS, &app::ListKeysRequest { org_id })?;
-            output.list(
-                &listed.api_keys,
-                ["name", "id", "may", "created"],
-                "There is no key that you may see.",
-                |one| {
-                    let key = one.api_key.clone().unwrap_or_default();
-                    let may = one
-                        .authorizations
-                        .iter()
-                        .map(|right| format!("{} {}", right.authorization_id, right.resource_id));
-                    [key.name, key.id, may.collect::<Vec<_>>().join(", "), moment(key.created_on.as_ref())]
-                },
-            )
+            list(output, &listed.api_keys)
         }
-        Verb::Create { name, role, location, machine } => {
-            let organization_id = find::organization(session, None)?.id;
-            let (resource_type, resource_id) = match (location, machine) {
-                (Some(location), _) => ("location", find::location(session, Some(&location))?.id),
-                (None, Some(machine)) => ("robot", find::machine(session, Some(&machine))?.id),
-                (None, None) => ("organization", organization_id.clone()),
-            };
-            let role = match role {
-                Role::Owner => "owner",
-                Role::Operator => "operator",
-            };
-            let authorization = app::Authorization {
-                authorization_type: "role".to_owned(),
-                authorization_id: format!("{resource_type}_{role}"),
-                resource_type: resource_type.to_owned(),
-                resource_id,
-                identity_id: String::new(),
-                organization_id,
-                identity_type: "api-key".to_owned(),
-            };
+        Verb::Create { name, role, on } => {
+            let identity_type = "api-key".to_owned();
+            let authorization = app::Authorization { identity_type, ..on.authorization(session, role)? };
             let request = app::CreateKeyRequest { authorizations: vec![authorization], name };
             let made = session.change("could not make the key", app_service::CREATE_KEY, &request)?;
+            show_once(output, made.id, made.key)
+        }
+        Verb::Copy { id } => {
+            let request = app::CreateKeyFromExistingKeyAuthorizationsRequest { id };
+            let method = app_service::CREATE_KEY_FROM_EXISTING_KEY_AUTHORIZATIONS;
+            let made = session.change("could not make the key", method, &request)?;
             show_once(output, made.id, made.key)
         }
         Verb::Delete { id } => {
@@ -102,6 +73,14 @@ pub(super) fn run(session: &Session, verb: Verb, output: &mut Output) -> Result<
             show_once(output, rotated.id, rotated.key)
         }
     }
+}
+
+pub(super) fn list(output: &mut Output, keys: &[app::ApiKeyWithAuthorizations]) -> Result<(), Failure> {
+    output.list(keys, ["name", "id", "may", "created"], "There is no key that you may see.", |one| {
+        let key = one.api_key.clone().unwrap_or_default();
+        let may = one.authorizations.iter().map(|right| format!("{} {}", right.authorization_id, right.resource_id));
+        [key.name, key.id, may.collect::<Vec<_>>().join(", "), moment(key.created_on.as_ref())]
+    })
 }
 
 fn show_once(output: &mut Output, id: String, key: String) -> Result<(), Failure> {

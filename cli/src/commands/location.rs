@@ -3,7 +3,15 @@
 use api::pb::platform::app::v1::{self as app, app_service};
 use clap::Subcommand;
 
-use crate::{failure::Failure, find, output::Output, session::Session, when::moment};
+use serde_json::{Value, json};
+
+use crate::{
+    failure::Failure,
+    find,
+    output::{Output, json_of},
+    session::Session,
+    when::moment,
+};
 
 #[derive(Subcommand)]
 pub(crate) enum Verb {
@@ -33,6 +41,58 @@ pub(crate) enum Verb {
         #[arg(long)]
         parent: Option<String>,
     },
+    /// Delete one that has neither machines nor locations in it
+    Delete {
+        /// Name or id
+        location: String,
+    },
+    /// Show which organizations see it
+    Shared {
+        /// Name or id
+        location: Option<String>,
+    },
+    /// Let another organization see it
+    Share {
+        /// Name or id
+        location: String,
+        /// Id of the other organization
+        with: String,
+    },
+    /// Take that back
+    Unshare {
+        /// Name or id
+        location: String,
+        /// Id of the other organization
+        with: String,
+    },
+    /// Secrets with which any device in it may log in
+    #[command(subcommand)]
+    Secret(SecretVerb),
+}
+
+#[derive(Subcommand)]
+pub(crate) enum SecretVerb {
+    /// Show their ids
+    List {
+        /// Name or id
+        location: Option<String>,
+        /// Show the secrets themselves
+        #[arg(long)]
+        reveal: bool,
+    },
+    /// Add one and show it
+    Create {
+        /// Name or id
+        location: Option<String>,
+    },
+    /// Remove one; devices that use it are out at once
+    Delete {
+        /// Id of the secret
+        id: String,
+        /// Name or id
+        #[arg(long)]
+        location: Option<String>,
+    },
 }
 
 pub(super) fn run(session: &Session, verb: Verb, output: &mut Output) -> Result<(), Failure> {
@@ -61,7 +121,72 @@ pub(super) fn run(session: &Session, verb: Verb, output: &mut Output) -> Result<
             let changed = session.change("could not change the location", app_service::UPDATE_LOCATION, &request)?;
             show(output, changed.location.unwrap_or_default())
         }
+        Verb::Delete { location } => {
+            let location_id = find::location(session, Some(&location))?.id;
+            let request = app::DeleteLocationRequest { location_id: location_id.clone() };
+            session.change("could not delete the location", app_service::DELETE_LOCATION, &request)?;
+            output.done(&format!("Location {location:?} is deleted."), json!({"id": location_id}))
+        }
+        Verb::Shared { location } => {
+            let location_id = find::location(session, location.as_deref())?.id;
+            let request = app::GetOrganizationsWithAccessToLocationRequest { location_id };
+            let method = app_service::GET_ORGANIZATIONS_WITH_ACCESS_TO_LOCATION;
+            let told = session.ask("could not read who sees the location", method, &request)?;
+            output.list(&told.organization_identities, ["name", "id"], "Nobody.", |one| {
+                [one.name.clone(), one.id.clone()]
+            })
+        }
+        Verb::Share { location, with } => {
+            let location_id = find::location(session, Some(&location))?.id;
+            let request = app::ShareLocationRequest { location_id, organization_id: with.clone() };
+            session.change("could not share the location", app_service::SHARE_LOCATION, &request)?;
+            output.done(&format!("{with} sees {location:?} now."), json!({"organization_id": with}))
+        }
+        Verb::Unshare { location, with } => {
+            let location_id = find::location(session, Some(&location))?.id;
+            let request = app::UnshareLocationRequest { location_id, organization_id: with.clone() };
+            session.change("could not take the location back", app_service::UNSHARE_LOCATION, &request)?;
+            output.done(&format!("{with} no longer sees {location:?}."), json!({"organization_id": with}))
+        }
+        Verb::Secret(verb) => secret(session, verb, output),
     }
+}
+
+fn secret(session: &Session, verb: SecretVerb, output: &mut Output) -> Result<(), Failure> {
+    match verb {
+        SecretVerb::List { location, reveal } => {
+            let request = app::LocationAuthRequest { location_id: find::location(session, location.as_deref())?.id };
+            let auth = session.ask("could not read the secrets", app_service::LOCATION_AUTH, &request)?.auth;
+            show_secrets(output, auth.unwrap_or_default().secrets, reveal)
+        }
+        SecretVerb::Create { location } => {
+            let location_id = find::location(session, location.as_deref())?.id;
+            let request = app::CreateLocationSecretRequest { location_id };
+            let made = session.change("could not make a secret", app_service::CREATE_LOCATION_SECRET, &request)?;
+            show_secrets(output, made.auth.unwrap_or_default().secrets, true)
+        }
+        SecretVerb::Delete { id, location } => {
+            let location_id = find::location(session, location.as_deref())?.id;
+            let request = app::DeleteLocationSecretRequest { location_id, secret_id: id.clone() };
+            session.change("could not delete the secret", app_service::DELETE_LOCATION_SECRET, &request)?;
+            output.done(&format!("Secret {id} is deleted."), json!({"id": id}))
+        }
+    }
+}
+
+fn show_secrets(output: &mut Output, mut secrets: Vec<app::SharedSecret>, reveal: bool) -> Result<(), Failure> {
+    if !reveal {
+        secrets.iter_mut().for_each(|secret| secret.secret.clear());
+    }
+    if output.is_json() {
+        return output.json(&Value::Array(secrets.iter().map(json_of).collect()));
+    }
+    let rows = secrets.into_iter().map(|one| {
+        let state = one.state().as_str_name().trim_start_matches("STATE_").to_ascii_lowercase();
+        let created = moment(one.created_on.as_ref());
+        [one.id, state, created, if reveal { one.secret } else { String::new() }]
+    });
+    output.table(["id", "state", "created", if reveal { "secret" } else { "" }], rows.collect())
 }
 
 fn parent_id(session: &Session, parent: Option<String>) -> Result<Option<String>, Failure> {

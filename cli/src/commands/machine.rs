@@ -65,6 +65,36 @@ pub(crate) enum Verb {
         /// NAME, LOCATION/NAME or id; may be left out if there is only one
         machine: Option<String>,
     },
+    /// Show all of the organization with their parts, versions and state
+    Summary {
+        /// Only those of this location, by name or id
+        #[arg(long)]
+        location: Option<String>,
+        /// Only those that use this fragment, by id
+        #[arg(long)]
+        fragment: Option<String>,
+        /// At most so many
+        #[arg(long)]
+        limit: Option<i32>,
+    },
+    /// Show the fragments that make up its configuration
+    Fragments {
+        /// NAME, LOCATION/NAME or id; may be left out if there is only one
+        machine: Option<String>,
+        /// As if it used this one as well, by id
+        #[arg(long, value_name = "ID")]
+        with: Vec<String>,
+    },
+    /// Show the API keys that have a role on it
+    Keys {
+        /// NAME, LOCATION/NAME or id; may be left out if there is only one
+        machine: Option<String>,
+    },
+    /// Delete one, with its parts, their secrets and logs
+    Delete {
+        /// NAME, LOCATION/NAME or id
+        machine: String,
+    },
     /// Let its devices try versions again that failed before
     RetryUpdate {
         /// NAME, LOCATION/NAME or id; may be left out if there is only one
@@ -112,6 +142,30 @@ pub(super) fn run(session: &Session, verb: Verb, output: &mut Output) -> Result<
             show(session, output, &changed.robot.unwrap_or_default())
         }
         Verb::Status { machine } => status::show(session, &find::machine(session, machine.as_deref())?, output),
+        Verb::Summary { location, fragment, limit } => summary(session, output, location.as_deref(), fragment, limit),
+        Verb::Fragments { machine, with } => {
+            let machine_id = find::machine(session, machine.as_deref())?.id;
+            let request =
+                app::ListMachineFragmentsRequest { machine_id, additional_fragment_ids: with, ..Default::default() };
+            let listed = session.ask("could not list the fragments", app_service::LIST_MACHINE_FRAGMENTS, &request)?;
+            if output.is_json() {
+                return output.json(&json_of(&listed));
+            }
+            output.list(&listed.fragments, ["name", "id", "revision"], "It uses none.", |one| {
+                [one.name.clone(), one.id.clone(), one.revision.clone()]
+            })
+        }
+        Verb::Keys { machine } => {
+            let request = app::GetRobotApiKeysRequest { robot_id: find::machine(session, machine.as_deref())?.id };
+            let listed = session.ask("could not list the keys", app_service::GET_ROBOT_API_KEYS, &request)?;
+            super::key::list(output, &listed.api_keys)
+        }
+        Verb::Delete { machine } => {
+            let machine = find::machine(session, Some(&machine))?;
+            let request = app::DeleteRobotRequest { id: machine.id.clone() };
+            session.change("could not delete the machine", app_service::DELETE_ROBOT, &request)?;
+            output.done(&format!("Machine {:?} is deleted.", machine.name), json!({"id": machine.id}))
+        }
         Verb::RetryUpdate { machine, product } => {
             let machine = find::machine(session, machine.as_deref())?;
             let products = [(Program::MachineServer, Product::MachineServer), (Program::Agent, Product::Agent)];
@@ -130,6 +184,42 @@ pub(super) fn run(session: &Session, verb: Verb, output: &mut Output) -> Result<
             )
         }
     }
+}
+
+fn summary(
+    session: &Session,
+    output: &mut Output,
+    location: Option<&str>,
+    fragment: Option<String>,
+    limit: Option<i32>,
+) -> Result<(), Failure> {
+    let location_ids = location.map(|given| find::location(session, Some(given)).map(|found| found.id)).transpose()?;
+    let request = app::ListMachineSummariesRequest {
+        organization_id: find::organization(session, None)?.id,
+        fragment_ids: fragment.into_iter().collect(),
+        location_ids: location_ids.into_iter().collect(),
+        limit,
+    };
+    let listed = session.ask("could not list the machines", app_service::LIST_MACHINE_SUMMARIES, &request)?;
+    if output.is_json() {
+        return output.json(&json_of(&listed));
+    }
+    let mut rows = Vec::new();
+    for location in &listed.location_summaries {
+        for machine in &location.machine_summaries {
+            for part in &machine.part_summaries {
+                rows.push([
+                    location.location_name.clone(),
+                    machine.machine_name.clone(),
+                    part.part_name.clone(),
+                    online(part.online_state, part.last_access.as_ref()),
+                    part.os.clone().unwrap_or_default(),
+                    part.platform.clone().unwrap_or_default(),
+                ]);
+            }
+        }
+    }
+    output.table(["location", "machine", "part", "state", "system", "platform"], rows)
 }
 
 fn show(session: &Session, output: &mut Output, machine: &app::Robot) -> Result<(), Failure> {

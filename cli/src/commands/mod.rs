@@ -2,18 +2,23 @@
 
 pub(crate) mod app;
 pub(crate) mod audit;
+pub(crate) mod call;
 pub(crate) mod config;
+mod download;
 pub(crate) mod fragment;
 pub(crate) mod key;
 pub(crate) mod location;
 pub(crate) mod login;
 pub(crate) mod logs;
 pub(crate) mod machine;
+pub(crate) mod member;
+pub(crate) mod metadata;
 pub(crate) mod module;
 mod module_meta;
 pub(crate) mod organization;
 pub(crate) mod part;
 pub(crate) mod registry;
+pub(crate) mod role;
 pub(crate) mod status;
 mod upload;
 
@@ -50,14 +55,30 @@ pub(crate) fn run(args: Args, output: &mut Output) -> Result<(), Failure> {
         Noun::Registry(verb) => registry::run(&Session::open(global)?, verb, output),
         Noun::App(verb) => app::run(&Session::open(global)?, &verb, output),
         Noun::Key(verb) => key::run(&Session::open(global)?, verb, output),
+        Noun::Member(verb) => member::run(&Session::open(global)?, verb, output),
+        Noun::Invite(verb) => member::invite(&Session::open(global)?, verb, output),
+        Noun::Role(verb) => role::run(&Session::open(global)?, verb, output),
+        Noun::Metadata(verb) => metadata::run(&Session::open(global)?, verb, output),
+        Noun::Call(call) if call.is_list() => call::list(output),
+        Noun::Call(call) => call::run(&Session::open(global)?, call, output),
         Noun::Audit(verb) => audit::run(&Session::open(global)?, verb, output),
         Noun::Config(ConfigVerb::Check { file, defaults }) => config::check_file(&file, defaults, output),
-        Noun::Completions { shell } => {
+        Noun::Man { folder } => man(&folder, output),
+        Noun::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Args::command(), api::brand::NAME, &mut script);
             output.line(String::from_utf8_lossy(&script).trim_end())
         }
     }
+}
+
+/// A page of the manual for each command.
+fn man(folder: &Path, output: &mut Output) -> Result<(), Failure> {
+    fs::create_dir_all(folder).map_err(Failure::file(folder))?;
+    clap_mangen::generate_to(Args::command(), folder).map_err(Failure::file(folder))?;
+    let count = fs::read_dir(folder).map_err(Failure::file(folder))?.count();
+    let sentence = format!("{count} pages are in {}; `man -M` wants them in a folder man1.", folder.display());
+    output.done(&sentence, serde_json::json!({"folder": folder, "pages": count}))
 }
 
 /// The content of a file, or of standard input for `-`.

@@ -10,6 +10,7 @@ use clap::Subcommand;
 use serde_json::json;
 
 use super::{
+    download,
     module_meta::Meta,
     read_text, registry,
     registry::{Visibility, id_of, visibility_of},
@@ -81,6 +82,20 @@ pub(crate) enum Verb {
         #[arg(long)]
         platform: Option<String>,
     },
+    /// Fetch the file of a version; a try that broke off is continued
+    Download {
+        /// NAMESPACE:NAME, ORGANIZATION-ID:NAME, or the name of one of your organization
+        module: String,
+        /// Without, the newest
+        #[arg(long, default_value = "latest")]
+        version: String,
+        /// For which platform
+        #[arg(long)]
+        platform: Option<String>,
+        /// Where to; without, under its own name in this folder
+        #[arg(long, value_name = "FILE")]
+        to: Option<PathBuf>,
+    },
     /// Delete one that nobody uses, with every version
     Delete {
         /// NAMESPACE:NAME, ORGANIZATION-ID:NAME, or the name of one of your organization
@@ -148,6 +163,10 @@ pub(super) fn run(session: &Session, verb: Verb, output: &mut Output) -> Result<
                 ("uploaded", moment(found.created_on.as_ref())),
             ];
             output.one(&found, &facts)
+        }
+        Verb::Download { module, version, platform, to } => {
+            let found = package(session, id_of(session, &module)?, version, platform)?;
+            download::run(session, output, &found, to)
         }
         Verb::Delete { module } => registry::delete(session, output, &module, "module"),
     }

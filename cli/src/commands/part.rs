@@ -84,6 +84,21 @@ pub(crate) enum Verb {
         #[arg(long)]
         name: String,
     },
+    /// Show the one with this name (or the first word of its address) in a location
+    Find {
+        /// Its name
+        name: String,
+        /// By name or id; may be left out if there is only one
+        #[arg(long)]
+        location: Option<String>,
+    },
+    /// Make it the main part of its machine
+    MakeMain(Which),
+    /// Delete one that is not the main part
+    Delete {
+        /// LOCATION/MACHINE/PART or id
+        part: String,
+    },
     /// Show what the device and its machine server logged
     Logs(logs::Logs),
     /// Show earlier states of its configuration, newest first
@@ -179,6 +194,25 @@ pub(super) fn run(session: &Session, verb: Verb, output: &mut Output) -> Result<
             let request = app::UpdateRobotPartRequest { id: part.id, name, ..Default::default() };
             let changed = session.change("could not rename the part", app_service::UPDATE_ROBOT_PART, &request)?;
             show(output, changed.part.unwrap_or_default())
+        }
+        Verb::Find { name, location } => {
+            let location_id = find::location(session, location.as_deref())?.id;
+            let request = app::GetRobotPartByNameAndLocationRequest { name, location_id };
+            let method = app_service::GET_ROBOT_PART_BY_NAME_AND_LOCATION;
+            let found = session.ask("could not find the part", method, &request)?;
+            show(output, found.part.unwrap_or_default())
+        }
+        Verb::MakeMain(which) => {
+            let part = which.find(session)?;
+            let request = app::MarkPartAsMainRequest { part_id: part.id.clone() };
+            session.change("could not make it the main part", app_service::MARK_PART_AS_MAIN, &request)?;
+            output.done(&format!("{:?} is the main part of its machine now.", part.name), json!({"part_id": part.id}))
+        }
+        Verb::Delete { part } => {
+            let part = find::part(session, Some(&part))?;
+            let request = app::DeleteRobotPartRequest { part_id: part.id.clone() };
+            session.change("could not delete the part", app_service::DELETE_ROBOT_PART, &request)?;
+            output.done(&format!("Part {:?} is deleted.", part.name), json!({"part_id": part.id}))
         }
         Verb::Logs(logs) => logs::run(session, logs, output),
         Verb::History(which) => history(session, which.find(session)?.id, output),

@@ -34,7 +34,7 @@ impl Upload {
     pub(super) fn open(path: &Path, info: app::ModuleFileInfo) -> io::Result<Self> {
         let file = File::open(path)?;
         let total = file.metadata()?.len();
-        let bar = io::stderr().is_terminal().then(|| Bar::new(total));
+        let bar = Bar::of(total);
         Ok(Self { info: Some(info), file, sum: Sum::default(), bar, sent: 0 })
     }
 
@@ -69,18 +69,24 @@ impl Iterator for Upload {
     }
 }
 
-struct Bar {
+/// A line on standard error that shows how far a file is.
+pub(super) struct Bar {
     total: u64,
     since: Instant,
     drawn: Option<Instant>,
 }
 
 impl Bar {
+    /// Of so many bytes; nothing if no person looks at it.
+    pub(super) fn of(total: u64) -> Option<Self> {
+        io::stderr().is_terminal().then(|| Self::new(total))
+    }
+
     fn new(total: u64) -> Self {
         Self { total, since: Instant::now(), drawn: None }
     }
 
-    fn draw(&mut self, sent: u64, last: bool) {
+    pub(super) fn draw(&mut self, sent: u64, last: bool) {
         if !last && self.drawn.is_some_and(|drawn| drawn.elapsed() < DRAWN_EVERY) {
             return;
         }

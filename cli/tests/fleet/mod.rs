@@ -48,6 +48,8 @@ pub struct State {
     pub audit: Vec<fleet::AuditEvent>,
     pub fragments: Vec<app::Fragment>,
     pub registry: registry::Registry,
+    /// Operations that are not known here answer with nothing in it.
+    pub lenient: bool,
     /// Operations that are refused with this code.
     pub refused: Option<(&'static str, i32)>,
 }
@@ -100,6 +102,9 @@ impl Fleet {
 }
 
 fn serve(state: &mut State, request: &Request, line: &mut dyn Line) {
+    if request.line.starts_with("GET /packages/v1/") {
+        return registry::download(&state.registry, request, line);
+    }
     let method = request.line.rsplit('/').next().unwrap();
     if method == "Authenticate" {
         let credentials = read::<auth::AuthenticateRequest>(request).credentials.unwrap();
@@ -236,6 +241,8 @@ fn serve(state: &mut State, request: &Request, line: &mut dyn Line) {
             reply(line, &app::GetFragmentResponse { fragment: state.fragments.first().cloned(), ..Default::default() })
         }
         other if registry::serve(&mut state.registry, other, request, line) => {}
+        "GetOrganization" => reply(line, &app::GetOrganizationResponse { organization: Some(organization()) }),
+        _ if state.lenient => reply(line, &app::DeleteKeyResponse {}),
         other => trailers_only(line, 12, &format!("{other}%20is%20not%20offered")),
     }
 }

@@ -7,18 +7,45 @@ use api::{
 use app::upload_module_file_request::ModuleFile;
 
 use super::{read, reply, time};
-use crate::server::{Line, Request, trailers_only};
+use crate::server::{CLOSE, Line, Request, trailers_only};
 
 #[derive(Default)]
 pub struct Registry {
     pub modules: Vec<app::Module>,
     pub items: Vec<app::RegistryItem>,
     pub uploaded: Option<(app::ModuleFileInfo, Vec<u8>)>,
+    /// Downloads break off after so many bytes.
+    pub breaks_after: Option<usize>,
     /// Keeps less than it was given.
     pub loses_bytes: bool,
 }
 
 const PACKAGES: &str = "https://fleet.example.com/packages/v1";
+
+/// A file, from where it is asked for.
+pub fn download(state: &Registry, request: &Request, line: &mut dyn Line) {
+    if request.header("authorization") != Some("Bearer token") {
+        return line.write_all(b"HTTP/1.1 401 x\r\nContent-Length: 8\r\n\r\nno token").unwrap();
+    }
+    let (_, bytes) = state.uploaded.as_ref().unwrap();
+    let mut sum = Sum::default();
+    sum.add(bytes);
+    let tag = format!("\"{}\"", sum.hex());
+    let from = request.header("range").filter(|_| request.header("if-range") == Some(&*tag));
+    let from: usize = from.map_or(0, |range| range["bytes=".len()..range.len() - 1].parse().unwrap());
+    let (total, rest) = (bytes.len(), &bytes[from..]);
+    let head = match from {
+        0 => "HTTP/1.1 200 OK\r\n".to_owned(),
+        _ => format!("HTTP/1.1 206 Partial Content\r\nContent-Range: bytes {from}-{}/{total}\r\n", total - 1),
+    };
+    let sent = &rest[..state.breaks_after.unwrap_or(usize::MAX).min(rest.len())];
+    let head = format!("{head}ETag: {tag}\r\nContent-Length: {}\r\n\r\n", rest.len());
+    // Who has heard enough hangs up.
+    let _ = line.write_all(head.as_bytes()).and_then(|()| line.write_all(sent)).and_then(|()| line.flush());
+    if sent.len() < rest.len() {
+        line.write_all(CLOSE).unwrap();
+    }
+}
 
 /// Whether the operation is one of these.
 pub fn serve(state: &mut Registry, method: &str, request: &Request, line: &mut dyn Line) -> bool {
@@ -82,6 +109,8 @@ pub fn serve(state: &mut Registry, method: &str, request: &Request, line: &mut d
             };
             let package =
                 packages::Package { info: Some(info), checksum: sum.hex(), created_on: time(0), ..Default::default() };
+            let url = format!("{PACKAGES}/acme/camera/{}/any", about.version);
+            let package = packages::Package { url, ..package };
             reply(line, &packages::GetPackageResponse { package: Some(package) });
         }
         "CreateRegistryItem" => {

@@ -85,6 +85,7 @@ pub(crate) async fn measure(folder: &Path, secs: u64, table: &mut Table) -> Resu
     let client = fleet.client(&owner)?;
     let idle = resident_mb(fleet.process.pid());
     table.row("fleet server, idle RSS", format!("{idle:.1} MB"), "≤ 40 MB", "after start, one organization");
+    crate::idle::measure(&fleet, table)?;
 
     let mut devices = Vec::new();
     for number in 0..CONNECTIONS {
@@ -313,7 +314,7 @@ fn log_entry(call: u64, entry: usize) -> LogEntry {
     }
 }
 
-fn resident_mb(pid: u32) -> f64 {
+pub(crate) fn resident_mb(pid: u32) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok()).unwrap_or(f64::NAN) / 1024.0

@@ -6,6 +6,7 @@
 mod agent;
 mod doors;
 mod fleet;
+mod idle;
 mod subject;
 mod table;
 mod updates;
