@@ -5,7 +5,6 @@
 //! finished after a power cut: a mark is stored before the first thing is forgotten.
 
 use std::{
-    fs,
     io::{self, BufRead as _, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -14,11 +13,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use actors::console::{ASK_DEPROVISION, HEARD};
+use actors::{
+    console::{ASK_DEPROVISION, HEARD},
+    network::profiles::is_given,
+};
 use api::brand;
 use board::{
-    files::{Access, FileError, Files as _},
-    network::{Manager, Networks},
+    files::{Access, FileError, Files},
+    network::{Manager, Networks, Profile},
 };
 use board_portable::PortableFiles;
 use smol::LocalExecutor;
@@ -34,10 +36,15 @@ const PATIENCE: Duration = Duration::from_secs(200);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Content of the mark.
 const BEGUN: &[u8] = b"1\n";
+/// The same once the identity is gone.
+const REST: &[u8] = b"2\n";
 /// Longest mark that is read.
 const MARK_BYTES_MAX: usize = 16;
 /// How long a network manager that is just being started is waited for.
-const MANAGER_TAKES_MAX: Duration = Duration::from_secs(10);
+pub const MANAGER_TAKES_MAX: Duration = Duration::from_secs(10);
+/// Said where it did not come.
+const LEFT: &str = "this device belongs to nobody, and networks that it was given stay with their passwords: no network \
+                    manager answers. They go when one does, unless somebody owns the device by then";
 
 /// What was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,14 +98,22 @@ fn done() -> ExitCode {
 /// The agent has heard it: it stops its machine server, forgets, and ends.
 fn wait(options: &Options) -> ExitCode {
     let begin = Instant::now();
-    while is_begun(&options.root) || options.credentials.exists() {
-        if begin.elapsed() > PATIENCE {
-            eprintln!("{}: the agent has heard it and is not done yet: its log says why", brand::AGENT);
-            return ExitCode::from(status::NOT_RUNNING);
+    let mut left_since = None;
+    loop {
+        let stage = stage(&PortableFiles, &options.root);
+        match (stage, options.credentials.exists()) {
+            (Stage::Nothing, false) => return done(),
+            (Stage::Left, false) if left_since.get_or_insert(Instant::now()).elapsed() > 2 * MANAGER_TAKES_MAX => {
+                eprintln!("{}: {LEFT}", brand::AGENT);
+                return ExitCode::from(status::NOT_RUNNING);
+            }
+            _ if begin.elapsed() > PATIENCE => {
+                eprintln!("{}: the agent has heard it and is not done yet: its log says why", brand::AGENT);
+                return ExitCode::from(status::NOT_RUNNING);
+            }
+            _ => thread::sleep(LOOK_EVERY),
         }
-        thread::sleep(LOOK_EVERY);
     }
-    done()
 }
 
 /// No agent runs.
@@ -106,12 +121,15 @@ fn here(options: &Options) -> Result<(), String> {
     let Options { root, credentials, .. } = options;
     let _lock = if root.is_dir() { Some(lock::take(root).map_err(|error| error.to_string())?) } else { None };
     if root.is_dir() {
-        begin(root).map_err(|error| format!("{error}: {}", error.source))?;
+        begin(&PortableFiles, root).map_err(|error| format!("{error}: {}", error.source))?;
     }
     let executor = Rc::new(LocalExecutor::new());
     let networks = platform::networks(&executor);
-    let outcome = smol::future::block_on(executor.run(finish(root, credentials, networks)));
-    outcome.map_err(|trouble| trouble.join("; "))
+    let late = async {
+        smol::Timer::after(MANAGER_TAKES_MAX).await;
+    };
+    let forgetting = finish(&PortableFiles, root, credentials, networks, late);
+    smol::future::block_on(executor.run(forgetting)).map_err(|trouble| trouble.join("; "))
 }
 
 fn mark(root: &Path) -> PathBuf {
@@ -119,85 +137,153 @@ fn mark(root: &Path) -> PathBuf {
 }
 
 /// From now on the device forgets, whatever happens to the power.
-pub fn begin(root: &Path) -> Result<(), FileError> {
-    PortableFiles.write(&mark(root), BEGUN, Access::Private)
+pub fn begin(files: &dyn Files, root: &Path) -> Result<(), FileError> {
+    files.write(&mark(root), BEGUN, Access::Private)
 }
 
-/// Whether it was begun and not finished. What cannot be read is no mark: a worn disk must not make a device forget.
+/// How far forgetting has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Nothing is to be forgotten.
+    Nothing,
+    /// It was begun: whoever the device belongs to is to be forgotten.
+    Begun,
+    /// It belongs to nobody, and something of whom it belonged to is still there.
+    Left,
+}
+
+/// What was begun and not finished. What cannot be read is no mark: a worn disk must not make a device forget.
 #[must_use]
-pub fn is_begun(root: &Path) -> bool {
-    match PortableFiles.read(&mark(root), MARK_BYTES_MAX) {
-        Ok(content) => content.is_some_and(|content| content == BEGUN),
+pub fn stage(files: &dyn Files, root: &Path) -> Stage {
+    match files.read(&mark(root), MARK_BYTES_MAX).map(Option::unwrap_or_default) {
+        Ok(content) if content == BEGUN => Stage::Begun,
+        Ok(content) if content == REST => Stage::Left,
+        Ok(_) => Stage::Nothing,
         Err(error) => {
             log::error!("{error}: {}; nothing is forgotten because of it", error.source);
-            false
+            Stage::Nothing
         }
     }
 }
 
-/// Forgets everything, the identity first; says what could not be forgotten. No actor may run any more, or yet.
-pub async fn finish(root: &Path, credentials: &Path, networks: Option<Rc<dyn Networks>>) -> Result<(), Vec<String>> {
+/// Forgets what is to be forgotten, the identity first; says what could not be. No actor may run any more, or yet. `late`
+/// resolves when a network manager that is being started has been waited for long enough.
+///
+/// What is left is tried again by [`finish_late`] and by the next start, for as long as the device belongs to nobody:
+/// whatever there is when somebody has given it an identity may be his.
+pub async fn finish(
+    files: &dyn Files,
+    root: &Path,
+    credentials: &Path,
+    networks: Option<Rc<dyn Networks>>,
+    late: impl Future<Output = ()>,
+) -> Result<(), Vec<String>> {
+    let said = |error: FileError| format!("{error}: {}", error.source);
     let mut trouble = Vec::new();
-    for path in files(root, credentials) {
-        if let Err(error) = PortableFiles.remove(&path) {
-            trouble.push(format!("{error}: {}", error.source));
+    match stage(files, root) {
+        Stage::Left if is_somebodys(files, credentials) => {
+            return files.remove(&mark(root)).map_err(|error| vec![said(error)]);
+        }
+        Stage::Left => {}
+        Stage::Begun | Stage::Nothing => {
+            if let Err(error) = files.remove(credentials) {
+                // It stays whose it is, as a whole, and is not tried again when it may be somebody else's.
+                trouble.push(said(error));
+                trouble.extend(files.remove(&mark(root)).err().map(said));
+                return Err(trouble);
+            }
+            trouble.extend(files.write(&mark(root), REST, Access::Private).err().map(said));
         }
     }
-    if let Some(networks) = networks
-        && let Err(why) = forget_networks(&*networks).await
-    {
-        trouble.push(why);
+    forget_files(files, root, &mut trouble);
+    if let Some(networks) = networks {
+        match smol::future::or(async { Some(ready(&*networks).await) }, async {
+            late.await;
+            None
+        })
+        .await
+        {
+            Some(()) => forget_networks(&*networks, |_| true, &mut trouble).await,
+            None => trouble.push(LEFT.to_owned()),
+        }
+        if let Err(error) = networks.close_hotspot().await
+            && networks.links().manager == Manager::Ready
+        {
+            trouble.push(format!("the hotspot stays: {error}"));
+        }
     }
-    // Whatever is left, it is not tried again: by then the device may belong to somebody else.
-    if let Err(error) = PortableFiles.remove(&mark(root)) {
-        trouble.push(format!("{error}: {}", error.source));
+    if trouble.is_empty() {
+        trouble.extend(files.remove(&mark(root)).err().map(said));
     }
     if trouble.is_empty() { Ok(()) } else { Err(trouble) }
 }
 
-/// What is removed, in this order.
-fn files(root: &Path, credentials: &Path) -> Vec<PathBuf> {
-    /// In the folder `state`: names that begin like this.
-    const STATE: [&str; 3] = ["config.cache", "restarts.counter", "network.record"];
-    let below = |folder: PathBuf, ours: &dyn Fn(&str) -> bool| -> Vec<PathBuf> {
-        let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
-        let mut found: Vec<_> = entries
-            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
-            .filter(|entry| ours(&entry.file_name().to_string_lossy()))
-            .map(|entry| entry.path())
-            .collect();
-        found.sort();
-        found
-    };
-    let mut found = vec![credentials.to_owned()];
-    found.extend(below(root.join("state"), &|name| STATE.iter().any(|ours| name.starts_with(ours))));
-    found.extend(below(root.join("spool"), &|_| true));
-    found
+/// The same for what [`finish`] has left, while the agent runs: when the network manager answers at last, the networks
+/// that the last owner's people had given go. Those that the configuration named go as any that it no longer names.
+pub async fn finish_late(files: &dyn Files, root: &Path, credentials: &Path, networks: Option<Rc<dyn Networks>>) {
+    let Some(networks) = networks.filter(|_| stage(files, root) == Stage::Left) else { return };
+    ready(&*networks).await;
+    if is_somebodys(files, credentials) || stage(files, root) != Stage::Left {
+        return;
+    }
+    let mut trouble = Vec::new();
+    forget_networks(&*networks, is_given, &mut trouble).await;
+    forget_files(files, root, &mut trouble);
+    if trouble.is_empty() {
+        trouble.extend(files.remove(&mark(root)).err().map(|error| format!("{error}: {}", error.source)));
+    }
+    match trouble.is_empty() {
+        true => log::warn!("nothing of whom this device belonged to is left"),
+        false => trouble.iter().for_each(|why| log::error!("{why}; it is tried again at the next start")),
+    }
 }
 
-async fn forget_networks(networks: &dyn Networks) -> Result<(), String> {
-    let ready = async {
-        while networks.links().manager != Manager::Ready {
-            networks.changed().await;
+/// Whether there are credentials; what cannot be looked at is somebody's.
+fn is_somebodys(files: &dyn Files, credentials: &Path) -> bool {
+    // More than nothing is too long for this look, which is an error too.
+    !files.read(credentials, 0).is_ok_and(|content| content.unwrap_or_default().is_empty())
+}
+
+fn forget_files(files: &dyn Files, root: &Path, trouble: &mut Vec<String>) {
+    /// In the folder `state`: names that begin like this.
+    const STATE: [&str; 3] = ["config.cache", "restarts.counter", "network.record"];
+    let folders = [(root.join("state"), &STATE[..]), (root.join("spool"), &[""])];
+    for (folder, ours) in folders {
+        let entries = files.list(&folder).unwrap_or_else(|error| {
+            trouble.push(format!("{error}: {}", error.source));
+            Vec::new()
+        });
+        for entry in entries.iter().filter(|entry| ours.iter().any(|ours| entry.name.starts_with(ours))) {
+            if let Err(error) = files.remove(&folder.join(&entry.name)) {
+                trouble.push(format!("{error}: {}", error.source));
+            }
         }
-        true
-    };
-    let late = async {
-        smol::Timer::after(MANAGER_TAKES_MAX).await;
-        false
-    };
-    if !smol::future::or(ready, late).await {
-        return Err("the networks that it was given stay: no network manager answers".to_owned());
     }
-    let left = |error| format!("a network that it was given stays: {error}");
-    for profile in networks.profiles().await.map_err(left)? {
-        networks.remove(&profile.key).await.map_err(left)?;
+}
+
+async fn ready(networks: &dyn Networks) {
+    while networks.links().manager != Manager::Ready {
+        networks.changed().await;
     }
-    networks.close_hotspot().await.map_err(left)
+}
+
+/// One that cannot be removed keeps none of the others.
+async fn forget_networks(networks: &dyn Networks, which: impl Fn(&Profile) -> bool, trouble: &mut Vec<String>) {
+    let profiles = match networks.profiles().await {
+        Ok(profiles) => profiles,
+        Err(error) => return trouble.push(format!("the networks that it was given stay: {error}")),
+    };
+    for profile in profiles.iter().filter(|profile| which(profile)) {
+        if let Err(error) = networks.remove(&profile.key).await {
+            trouble.push(format!("a network that it was given stays: {error}"));
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn device() -> (tempfile::TempDir, PathBuf, PathBuf) {
@@ -222,6 +308,10 @@ mod tests {
         (folder, root, credentials)
     }
 
+    fn forget(root: &Path, credentials: &Path) -> Result<(), Vec<String>> {
+        smol::block_on(finish(&PortableFiles, root, credentials, None, std::future::pending()))
+    }
+
     fn left(root: &Path) -> Vec<String> {
         let mut found = Vec::new();
         for folder in ["state", "spool", "trust", "versions/platform-agent/a"] {
@@ -236,34 +326,62 @@ mod tests {
     #[test]
     fn what_belongs_to_the_owner_goes_and_what_belongs_to_the_hardware_stays() {
         let (_folder, root, credentials) = device();
-        begin(&root).expect("stored");
-        assert!(is_begun(&root));
-        smol::block_on(finish(&root, &credentials, None)).expect("nothing is in the way");
-        assert!(!credentials.exists() && !is_begun(&root));
+        begin(&PortableFiles, &root).expect("stored");
+        assert!((stage(&PortableFiles, &root) == Stage::Begun));
+        forget(&root, &credentials).expect("nothing is in the way");
+        assert!(!credentials.exists() && !(stage(&PortableFiles, &root) == Stage::Begun));
         assert_eq!(left(&root), ["agent.life", "numbers", "platform-agent", "platform-agent.record"]);
-        smol::block_on(finish(&root, &credentials, None)).expect("twice is once");
+        forget(&root, &credentials).expect("twice is once");
     }
 
     #[test]
     fn a_mark_that_cannot_be_read_is_none() {
         let (_folder, root, _credentials) = device();
         fs::create_dir(mark(&root)).expect("made");
-        assert!(!is_begun(&root), "a folder");
+        assert!(!(stage(&PortableFiles, &root) == Stage::Begun), "a folder");
         fs::remove_dir(mark(&root)).expect("removed");
         for content in [&b""[..], b"1", &[0; 4096]] {
             fs::write(mark(&root), content).expect("written");
-            assert!(!is_begun(&root), "{} bytes", content.len());
+            assert!(!(stage(&PortableFiles, &root) == Stage::Begun), "{} bytes", content.len());
         }
     }
 
     #[test]
     fn what_was_begun_is_known_after_a_power_cut() {
         let (_folder, root, credentials) = device();
-        assert!(!is_begun(&root));
-        begin(&root).expect("stored");
+        assert!(!(stage(&PortableFiles, &root) == Stage::Begun));
+        begin(&PortableFiles, &root).expect("stored");
         fs::remove_file(&credentials).expect("the power goes here");
-        assert!(is_begun(&root));
-        smol::block_on(finish(&root, &credentials, None)).expect("finished");
+        assert!((stage(&PortableFiles, &root) == Stage::Begun));
+        forget(&root, &credentials).expect("finished");
         assert!(!left(&root).contains(&"config.cache".to_owned()));
+    }
+
+    #[test]
+    fn what_is_left_goes_only_while_it_is_nobody_s() {
+        let (_folder, root, credentials) = device();
+        fs::write(mark(&root), REST).expect("written");
+        assert_eq!(stage(&PortableFiles, &root), Stage::Left);
+        // Somebody has given it an identity since: what there is may be his.
+        forget(&root, &credentials).expect("nothing to do");
+        assert!(credentials.exists() && root.join("state/config.cache").exists());
+        assert_eq!(stage(&PortableFiles, &root), Stage::Nothing);
+        fs::write(mark(&root), REST).expect("written");
+        fs::remove_file(&credentials).expect("removed");
+        forget(&root, &credentials).expect("the rest goes");
+        assert!(!root.join("state/config.cache").exists());
+        assert_eq!(stage(&PortableFiles, &root), Stage::Nothing);
+    }
+
+    #[test]
+    fn whose_identity_cannot_be_removed_is_not_half_forgotten() {
+        let (_folder, root, credentials) = device();
+        fs::remove_file(&credentials).expect("removed");
+        fs::create_dir_all(credentials.join("inside")).expect("a folder in its place cannot be removed as a file");
+        begin(&PortableFiles, &root).expect("stored");
+        let said = forget(&root, &credentials).expect_err("it cannot be removed");
+        assert!(said[0].contains("platform.json"), "{said:?}");
+        assert!(root.join("state/config.cache").exists() && root.join("spool/1.log").exists());
+        assert_eq!(stage(&PortableFiles, &root), Stage::Nothing, "by the next start it may be somebody else's");
     }
 }

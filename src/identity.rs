@@ -13,6 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use actors::server::launch::fingerprint_of;
 use api::{
     Secret,
     client::{Address, AddressError, Credentials},
@@ -30,6 +31,20 @@ pub struct Identity {
     pub part_id: String,
     /// What it shows to be believed: a part secret or an API key.
     pub credentials: Credentials,
+}
+
+impl Identity {
+    /// Tells this identity from another one, without saying anything of it; never 0.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        let (id, proof) = match &self.credentials {
+            Credentials::ApiKey { id, key } => (id, key.expose()),
+            Credentials::PartSecret { part_id, secret } => (part_id, secret.expose()),
+            Credentials::LocationSecret { part_id, secret } => (part_id, secret.expose()),
+            Credentials::Token(token) => (&self.part_id, token.expose()),
+        };
+        fingerprint_of(&[self.server.base(), &self.part_id, id, proof])
+    }
 }
 
 /// Why there is no identity. Each message names the file and says what to do.

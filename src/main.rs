@@ -25,7 +25,7 @@ use api::{
     brand,
     client::{Credentials, ProxyChoice, Tls, Trust},
 };
-use board::network::Networks;
+use board::{Clock, files::Files, network::Networks};
 use board_portable::{PortableFetch, PortableFiles};
 use platform_agent::{
     args::{self, Options, Request},
@@ -203,11 +203,12 @@ async fn run(
         let uplink = Rc::clone(&uplink);
         move || {
             let identity = uplink.identity().ok()?;
+            let fingerprint = identity.fingerprint();
             let api_key = match identity.credentials {
                 Credentials::ApiKey { id, key } => Some(ApiKey { id, key }),
                 _ => None,
             };
-            Some(Identity { address: identity.server.base().to_owned(), api_key })
+            Some(Identity { address: identity.server.base().to_owned(), api_key, fingerprint })
         }
     };
     let exposure = {
@@ -215,9 +216,13 @@ async fn run(
         move || identity::exposure(&credentials)
     };
     let (credentials, plain_http) = (options.credentials.clone(), options.dev_mode);
-    let networks = board.networks.clone();
-    if deprovision::is_begun(&options.root) {
-        forget(&options, networks.clone()).await;
+    let (networks, files) = (board.networks.clone(), Rc::clone(&board.files));
+    if deprovision::stage(&*files, &options.root) != deprovision::Stage::Nothing {
+        forget(&options, &*files, networks.clone(), &*board.clock).await;
+        let (root, credentials) = (options.root.clone(), options.credentials.clone());
+        let (files, networks) = (Rc::clone(&files), networks.clone());
+        let rest = async move { deprovision::finish_late(&*files, &root, &credentials, networks).await };
+        executor.spawn(rest).detach();
     }
     let agent = wiring::build(
         Parts {
@@ -319,14 +324,14 @@ async fn run(
         End::Deprovisioned => {
             log::warn!("somebody at the device wants it to forget whose it is");
             // Stored before anything is forgotten: the next agent finishes what this one cannot.
-            if let Err(error) = deprovision::begin(&options.root) {
+            if let Err(error) = deprovision::begin(&*files, &options.root) {
                 log::error!("{error}: {}", error.source);
             }
             if let Err(error) = end_server::say_stopping(&options.root) {
                 log::warn!("if this agent is killed now, the machine server stays: {error}: {}", error.source);
             }
             agent.stop().await;
-            forget(&options, networks).await;
+            forget(&options, &*files, networks, &*clock).await;
             mark(&options.root, launched.as_ref(), Mark::Stopped);
             // Whoever started it does so again, and it invites people.
             ExitCode::SUCCESS
@@ -353,8 +358,9 @@ async fn run(
 }
 
 /// Finishes what was begun: this device forgets whose it is.
-async fn forget(options: &Options, networks: Option<Rc<dyn Networks>>) {
-    match deprovision::finish(&options.root, &options.credentials, networks).await {
+async fn forget(options: &Options, files: &dyn Files, networks: Option<Rc<dyn Networks>>, clock: &dyn Clock) {
+    let late = clock.sleep_until(clock.now() + deprovision::MANAGER_TAKES_MAX);
+    match deprovision::finish(files, &options.root, &options.credentials, networks, late).await {
         Ok(()) => log::warn!("this device belongs to nobody now"),
         Err(trouble) => trouble.iter().for_each(|why| log::error!("{why}")),
     }

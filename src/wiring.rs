@@ -24,7 +24,7 @@ use actors::{
     rank::Actor,
     server::{
         self,
-        launch::{ApiKey, Places},
+        launch::{ApiKey, Places, Presented},
     },
     successor,
     update::{self, actor::Keeper, berth::Berth, slots::Layout},
@@ -101,6 +101,8 @@ pub struct Identity {
     pub address: String,
     /// The API key, when the device has one instead of a secret.
     pub api_key: Option<ApiKey>,
+    /// Tells this identity from another one; never 0.
+    pub fingerprint: u64,
 }
 
 /// Where things are, and what was said at the start.
@@ -236,6 +238,7 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
     let reach = Latest::new();
     let contact = Latest::new();
     let restarts = Latest::new();
+    let whose = Latest::new();
     let retries = Latest::new();
     let acknowledged = Latest::new();
     let report = Latest::new();
@@ -435,7 +438,7 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
     }
 
     supervisor.start(Actor::Cloud, "cloud", |lifeline| {
-        let cloud = Rc::clone(&cloud);
+        let (cloud, presented) = (Rc::clone(&cloud), Rc::clone(&identity));
         cloud::actor::run(
             cloud::machine::Machine::new(random()),
             cloud::actor::Inbox {
@@ -453,6 +456,8 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
                 board: board.clone(),
                 cloud,
                 executor: Rc::clone(executor),
+                identity: Rc::new(move || presented().map_or(0, |identity| identity.fingerprint)),
+                whose: whose.clone(),
                 counter_file: state.join("restarts.counter"),
                 sources: Rc::clone(&sources),
                 contact: contact.clone(),
@@ -468,13 +473,14 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
 
     let hand_over = Rc::new(Cell::new(false));
     supervisor.start(Actor::Server, "server", |lifeline| {
-        let api_key = Rc::clone(&identity);
+        let presented = Rc::clone(&identity);
         server::actor::run(
             server::machine::Policy::new(minute, random()),
             server::actor::Inbox {
                 settings: sections.advanced.watch(),
                 commands: server_mail,
                 restarts: restarts.watch(),
+                identity: whose.watch(),
                 lifeline,
             },
             server::actor::Ports {
@@ -484,7 +490,10 @@ pub fn build(parts: Parts, executor: &Rc<LocalExecutor<'static>>) -> Agent {
                 files: Rc::clone(&board.files),
                 executor: Rc::clone(executor),
                 places: Places { credentials, folder: root.clone(), record: state.join("machine-server.process") },
-                api_key: Rc::new(move || api_key()?.api_key),
+                identity: Rc::new(move || {
+                    let Identity { api_key, fingerprint, .. } = presented()?;
+                    Some(Presented { api_key, fingerprint })
+                }),
                 boot_id: board.host.facts().boot_id.clone(),
                 windows,
                 lines: log_writer,

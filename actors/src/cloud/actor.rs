@@ -70,6 +70,10 @@ pub struct Ports {
     pub cloud: Rc<dyn Cloud>,
     /// Where calls run while the actor listens.
     pub executor: Rc<LocalExecutor<'static>>,
+    /// Who the device is, as the credentials file says now; 0 where it is nobody.
+    pub identity: Rc<dyn Fn() -> u64>,
+    /// The same, for who has to know when it is another one.
+    pub whose: Latest<u64>,
     /// Where the counter of wanted restarts is kept.
     pub counter_file: PathBuf,
     /// What reports are made of.
@@ -216,6 +220,10 @@ impl Desk {
     fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::Call(plan) => {
+                // The file is read by whoever speaks for the device; here only when it may say something new.
+                if self.ports.whose.get().unwrap_or_default() == 0 || self.ports.cloud.is_renewed() {
+                    self.ports.whose.publish_if_changed((self.ports.identity)());
+                }
                 let questions = self.questions(plan);
                 self.background.start(calls::carry_out(Rc::clone(&self.ports.cloud), questions));
             }

@@ -553,6 +553,8 @@ impl Bench {
             board,
             sources: Rc::new(sources),
             contact: Latest::new(),
+            identity: Rc::new(|| 1),
+            whose: Latest::new(),
             cloud: Rc::<Fleet>::clone(fleet),
             executor: driver.executor(),
             counter_file: "/root/restarts".into(),

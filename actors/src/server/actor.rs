@@ -19,7 +19,7 @@ use smol::{
 
 use super::{
     Command, Report, Windows,
-    launch::{ApiKey, Places, launch, note_variable},
+    launch::{Places, Presented, launch, note_variable},
     lines::Lines,
     machine::{Effect, Event, Machine, Now, Policy},
     permission::{ANSWER_BYTES_MAX, Answer, PATH},
@@ -60,6 +60,8 @@ pub struct Inbox {
     pub commands: Mail<Command>,
     /// From the cloud actor.
     pub restarts: Watch<RestartsWanted>,
+    /// Who the device is, from the cloud actor.
+    pub identity: Watch<u64>,
     /// From the supervisor.
     pub lifeline: Lifeline,
 }
@@ -78,8 +80,8 @@ pub struct Ports {
     pub executor: Rc<LocalExecutor<'static>>,
     /// Where things are.
     pub places: Places,
-    /// The API key of the credentials file as it is now, if that is how this device identifies itself.
-    pub api_key: Rc<dyn Fn() -> Option<ApiKey>>,
+    /// Who the device is, as the credentials file says now.
+    pub identity: Rc<dyn Fn() -> Option<Presented>>,
     /// [`board::host::Facts::boot_id`].
     pub boot_id: String,
     /// Maintenance windows.
@@ -200,7 +202,8 @@ impl crate::kit::step::Inbox for Ears {
     type Event = Heard;
 
     async fn next(&mut self) -> Option<Heard> {
-        let Ears { inbox: Inbox { settings, commands, restarts, lifeline }, processes, process, answers } = self;
+        let Ears { inbox: Inbox { settings, commands, restarts, identity, lifeline }, processes, process, answers } =
+            self;
         let exited = async {
             match process {
                 Some(process) => Event::Exited(process.exited().await),
@@ -223,6 +226,7 @@ impl crate::kit::step::Inbox for Ears {
             .or(stopped)
             .or(restarts)
             .or(async { Event::Settings(settings.changed().await) })
+            .or(async { Event::Identity(identity.changed().await) })
             .or(async { Event::Command(commands.next().await) })
             .or(answered);
         let output = async {
@@ -297,16 +301,18 @@ impl Shell {
         match effect {
             Effect::Start(program) => {
                 let settings = self.machine.settings()?;
-                let api_key = (self.ports.api_key)();
-                let note = self.machine.note(program, self.ports.clock.wall());
-                let launch = launch(&note, settings, &self.ports.places, api_key.as_ref());
+                let identity = (self.ports.identity)();
+                let whose = identity.as_ref().map_or(0, |identity| identity.fingerprint);
+                let note = self.machine.note(program, self.ports.clock.wall(), whose);
+                let api_key = identity.as_ref().and_then(|identity| identity.api_key.as_ref());
+                let launch = launch(&note, settings, &self.ports.places, api_key);
                 return Some(match self.ports.processes.spawn(&launch) {
                     Ok(started) => {
                         let id = started.id();
                         log::info!("{} {} runs as process {}", brand::MACHINE_SERVER, note.program.version, id.pid);
                         *process = Some(started);
                         self.readiness.start_over();
-                        Event::Started { id, at: note.started_at }
+                        Event::Started { id, at: note.started_at, identity: whose }
                     }
                     Err(error) => {
                         log::error!("{error}");

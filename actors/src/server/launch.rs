@@ -27,6 +27,26 @@ pub struct ApiKey {
     pub key: Secret,
 }
 
+/// Who this device is, as far as its machine server is concerned.
+#[derive(Clone, Debug)]
+pub struct Presented {
+    /// Its API key, when it has one instead of a secret.
+    pub api_key: Option<ApiKey>,
+    /// Tells this identity from another one, see [`fingerprint_of`]; never 0.
+    pub fingerprint: u64,
+}
+
+/// A fingerprint of who a device is: address of the fleet server, part and what proves it. Never 0.
+#[must_use]
+pub fn fingerprint_of(identity: &[&str]) -> u64 {
+    let mut hash = Fnv::new();
+    for text in identity {
+        hash.add(text.as_bytes());
+        hash.add(&[0]);
+    }
+    hash.value().max(1)
+}
+
 /// Ends in this, behind the brand: the machine server need not ask the fleet server whether it shall restart.
 const AGENT_ASKS: &str = "_AGENT_HANDLES_NEEDS_RESTART_CHECKING";
 
@@ -118,6 +138,7 @@ mod tests {
             program: Program { version: "1.0.0".into(), path: "/opt/p/server".into() },
             started_at: board::Wall::from_millis(0),
             environment: 0,
+            identity: 0,
             starts: 1,
             crashes: 0,
             crashes_of_program: 0,

@@ -1,7 +1,8 @@
 //! A restart that is wanted, and what it still waits for.
 //!
-//! Three wishes: an operator's, another version, another environment. The last two wait for the maintenance window and
-//! for the machine server's word; an operator's waits for the word only, and not for ever. So does the way back from a
+//! Four wishes: an operator's, another identity, another version, another environment. The last two wait for the
+//! maintenance window and for the machine server's word; the first two wait for the word only, and not for ever: somebody
+//! marked the device, or gave it to another owner. So does the way back from a
 //! version that has failed: until the window opens it would go on failing. A machine server that says no is respected;
 //! one that says nothing is respected for a while. Owns that reasoning; stopping and starting is the machine's.
 
@@ -65,6 +66,8 @@ pub enum Verdict {
 pub struct Pending {
     /// An operator wants a restart, since then.
     pub operator: Option<Mono>,
+    /// The device has another identity than the one that it was started with, since then.
+    pub identity: Option<Mono>,
     /// This is to run.
     pub switch: Option<Program>,
     /// That is the way back from a version that has failed.
@@ -84,7 +87,12 @@ impl Pending {
     /// Whether there is any wish.
     #[must_use]
     pub fn any(&self) -> bool {
-        self.operator.is_some() || self.switch.is_some() || self.environment
+        self.asked().is_some() || self.switch.is_some() || self.environment
+    }
+
+    /// Since when somebody wants it who does not wait for a window.
+    fn asked(&self) -> Option<Mono> {
+        [self.operator, self.identity].into_iter().flatten().min()
     }
 
     /// Nothing is wanted yet; the window may have been shut since then ([`Pending::shut_since`]).
@@ -147,19 +155,24 @@ impl Pending {
         let back = self.back && self.switch.is_some();
         let shut = rules.window.filter(|window| !window.open && !back);
         self.until = self.gate.look(now.mono, now.wall, shut);
-        let latest = self.operator.map(|since| since + patience.of_operator);
+        let asked = self.asked();
+        let latest = asked.map(|since| since + patience.of_operator);
         match situation {
             Situation::Settled => Verdict::Wait,
-            Situation::Dead if self.operator.is_some() => Verdict::Open,
+            Situation::Dead if asked.is_some() => Verdict::Open,
             Situation::Dead if self.switch.is_some() && shut.is_none() => Verdict::Restart,
             Situation::Dead => Verdict::Wait,
             _ if latest.is_some_and(|latest| latest <= now.mono) => Verdict::Open,
             Situation::Faltering if self.switch.is_some() && shut.is_none() => Verdict::Restart,
             Situation::NotReady if back => Verdict::Restart,
             Situation::NotReady | Situation::Faltering => self.wait(latest),
-            Situation::Ready if self.operator.is_none() && shut.is_some() => Verdict::Wait,
-            Situation::Ready if permitted || !(rules.word_counts || self.operator.is_some()) => {
-                if self.operator.is_some() { Verdict::Open } else { Verdict::Restart }
+            Situation::Ready if asked.is_none() && shut.is_some() => Verdict::Wait,
+            Situation::Ready if permitted || !(rules.word_counts || asked.is_some()) => {
+                if asked.is_some() {
+                    Verdict::Open
+                } else {
+                    Verdict::Restart
+                }
             }
             Situation::Ready if asking => self.wait(latest),
             Situation::Ready if self.ask_at.is_none_or(|at| at <= now.mono) => {
@@ -187,6 +200,7 @@ impl Pending {
     pub fn sentence(&self) -> String {
         let wish = match self {
             Pending { operator: Some(_), .. } => "an operator asked for a restart".to_owned(),
+            Pending { identity: Some(_), .. } => "this device has another identity".to_owned(),
             Pending { switch: Some(program), back: true, .. } => {
                 format!("the present version has failed, and version {} is to run", program.version)
             }
@@ -194,7 +208,7 @@ impl Pending {
             Pending { environment: true, .. } => "its environment has changed".to_owned(),
             _ => return String::new(),
         };
-        let waits = match (self.operator, self.gate.sentence(), self.word) {
+        let waits = match (self.asked(), self.gate.sentence(), self.word) {
             (None, Some(shut), _) => shut,
             (_, _, Some(Word::Refused)) => "the machine server does not allow a restart now",
             (_, _, Some(Word::Silent)) => "the machine server does not say whether it may be restarted",

@@ -57,6 +57,8 @@ pub struct Recorded {
     pub ready_at: Option<Wall>,
     /// Fingerprint of its configured environment.
     pub environment: u64,
+    /// Fingerprint of the identity that it was started with; 0 where nobody knows.
+    pub identity: u64,
     /// Where it said it serves.
     pub urls: Vec<String>,
 }
@@ -79,6 +81,8 @@ pub struct Note {
     pub crashes_of_program: u64,
     /// See [`super::Report::operator_restarts`].
     pub operator_restarts: u64,
+    /// See [`Recorded::identity`].
+    pub identity: u64,
 }
 
 /// First field of a note.
@@ -88,12 +92,13 @@ impl Note {
     /// One line, without anything that is secret.
     #[must_use]
     pub fn encode(&self) -> String {
-        let Note { program, started_at, environment, starts, crashes, crashes_of_program, operator_restarts } = self;
+        let Note { program, started_at, environment, starts, crashes, crashes_of_program, operator_restarts, identity } =
+            self;
         let (started_at, path) = (started_at.as_millis(), program.path.to_string_lossy());
         // Nothing that would end a field, or could not be in an environment at all.
         let [version, path] = [&*program.version, &*path].map(|text| text.replace(char::is_control, " "));
         format!(
-            "{NOTE}\t{started_at}\t{environment}\t{starts}\t{crashes}\t{crashes_of_program}\t{operator_restarts}\t{version}\t{path}"
+            "{NOTE}\t{started_at}\t{environment}\t{starts}\t{crashes}\t{crashes_of_program}\t{operator_restarts}\t{version}\t{path}\t{identity}"
         )
     }
 
@@ -107,14 +112,25 @@ impl Note {
         let [environment, starts, crashes, crashes_of_program, operator_restarts] =
             [number()?, number()?, number()?, number()?, number()?];
         let program = Program { version: fields.next()?.to_owned(), path: PathBuf::from(fields.next()?) };
-        Some(Note { program, started_at, environment, starts, crashes, crashes_of_program, operator_restarts })
+        let identity = fields.next().and_then(|field| field.parse().ok()).unwrap_or_default();
+        Some(Note {
+            program,
+            started_at,
+            environment,
+            starts,
+            crashes,
+            crashes_of_program,
+            operator_restarts,
+            identity,
+        })
     }
 
     /// The record that was not written.
     #[must_use]
     pub fn record(self, id: ProcessId, boot: u64) -> Record {
-        let Note { program, started_at, environment, starts, crashes, crashes_of_program, operator_restarts } = self;
-        let running = Recorded { id, boot, started_at, ready_at: None, environment, urls: Vec::new() };
+        let Note { program, started_at, environment, starts, crashes, crashes_of_program, operator_restarts, identity } =
+            self;
+        let running = Recorded { id, boot, started_at, ready_at: None, environment, identity, urls: Vec::new() };
         Record {
             running: Some(running),
             program: Some(program),
@@ -175,13 +191,13 @@ impl Record {
         if let Some(shut_since) = self.shut_since {
             let _ = writeln!(body, "shut_since {}", shut_since.as_millis());
         }
-        if let Some(Recorded { id, boot, started_at, ready_at, environment, urls }) = &self.running {
+        if let Some(Recorded { id, boot, started_at, ready_at, environment, identity, urls }) = &self.running {
             let _ = writeln!(
                 body,
                 "pid {}\nstart_ticks {}\nboot {boot}\nenvironment {environment}",
                 id.pid, id.start_ticks
             );
-            let _ = writeln!(body, "started_at {}", started_at.as_millis());
+            let _ = writeln!(body, "identity {identity}\nstarted_at {}", started_at.as_millis());
             if let Some(ready_at) = ready_at {
                 let _ = writeln!(body, "ready_at {}", ready_at.as_millis());
             }
@@ -213,6 +229,7 @@ impl Record {
                 started_at: wall("started_at")?,
                 ready_at: wall("ready_at"),
                 environment: number("environment")?,
+                identity: number("identity").unwrap_or_default(),
                 urls: values("url").map(str::to_owned).collect(),
             })
         };
@@ -245,6 +262,7 @@ mod tests {
                 started_at: Wall::from_millis(1_700_000_000_123),
                 ready_at: Some(Wall::from_millis(1_700_000_002_000)),
                 environment: u64::MAX,
+                identity: u64::MAX - 1,
                 urls: vec!["https://a.b:8080".into(), "http://127.0.0.1:8080".into()],
             }),
             program: Some(Program { version: "1.2.0-dev".into(), path: "/opt/p/versions/with space/server".into() }),
@@ -283,6 +301,7 @@ mod tests {
             program,
             started_at: running.started_at,
             environment: running.environment,
+            identity: running.identity,
             starts: 9,
             crashes: 7,
             crashes_of_program: 2,
@@ -291,7 +310,7 @@ mod tests {
         let text = note.encode();
         assert_eq!(
             text,
-            "1\t1700000000123\t18446744073709551615\t9\t7\t2\t3\t1.2.0-dev\t/opt/p/versions/with space/server"
+            "1\t1700000000123\t18446744073709551615\t9\t7\t2\t3\t1.2.0-dev\t/opt/p/versions/with space/server\t18446744073709551614"
         );
         assert_eq!(Note::decode(&text), Some(note.clone()));
         assert_eq!(note.clone().record(running.id, running.boot), starting);

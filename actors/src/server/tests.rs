@@ -82,7 +82,7 @@ fn a_start_is_as_old_as_the_decision_to_make_it() {
     machine.step(at(1), plain());
     assert_eq!(machine.step(at(2), run(1, "1.0.0"))[..], [Effect::Start(program("1.0.0"))]);
     let id = ProcessId { pid: 1, start_ticks: 100 };
-    machine.step(at(9), Event::Started { id, at: at(2).wall });
+    machine.step(at(9), Event::Started { id, at: at(2).wall, identity: 0 });
     assert_eq!(machine.report().started_at, Some(at(2).wall));
     assert_eq!(machine.record().running.map(|recorded| recorded.started_at), Some(at(2).wall));
 }
@@ -99,6 +99,8 @@ struct Story {
     starts_fail: bool,
     limited: bool,
     question: u64,
+    /// Who the device is when something is started.
+    identity: u64,
 }
 
 impl Story {
@@ -113,6 +115,7 @@ impl Story {
             starts_fail: false,
             limited: false,
             question: 0,
+            identity: 0,
         }
     }
 
@@ -122,7 +125,12 @@ impl Story {
 
     /// A story in which 1.0.0 runs, has said where it serves, and what it says about itself.
     fn running() -> Story {
-        let mut story = Story::new();
+        Story::running_as(0)
+    }
+
+    /// The same, started with this identity.
+    fn running_as(identity: u64) -> Story {
+        let mut story = Story { identity, ..Story::new() };
         story.tell(&[
             (0.0, plain(), "", Phase::NoVersion),
             (0.1, run(1, "1.0.0"), "start 1.0.0, store", Phase::Starting),
@@ -156,7 +164,7 @@ impl Story {
                         self.next_pid += 1;
                         next = Some(match self.starts_fail {
                             true => Event::NotStarted("no such file".into()),
-                            false => Event::Started { id, at: self.mono().wall },
+                            false => Event::Started { id, at: self.mono().wall, identity: self.identity },
                         });
                         format!("start {}", program.version)
                     }
@@ -522,6 +530,43 @@ fn an_operator_waits_for_permission_but_not_for_ever() {
     assert_eq!(story.machine.report().restart_pending, "", "done once");
 }
 
+/// It would go on as the robot of whom the device belonged to before.
+#[test]
+fn another_identity_is_another_start() {
+    let mut story = Story::running_as(5);
+    story.happens(Event::Identity(5), "", Phase::Running);
+    story.happens(Event::Identity(0), "", Phase::Running);
+    assert_eq!(story.machine.report().restart_pending, "", "a file that is gone for a moment is nobody else's");
+    story.happens(Event::Identity(6), "ask", Phase::Running);
+    story.identity = 6;
+    story.answers(Word::Refused, "", Phase::Running);
+    let said = "this device has another identity; the machine server does not allow a restart now";
+    assert_eq!(story.machine.report().restart_pending, said);
+    // It says no for ever.
+    let wanted = story.now;
+    loop {
+        story.now = story.machine.deadline().unwrap();
+        match story.step(Event::DeadlinePassed).as_str() {
+            "ask" => story.answers(Word::Refused, "", Phase::Running),
+            "term" => break,
+            other => panic!("{other}"),
+        }
+    }
+    assert_eq!(story.now, wanted + Policy::new(MINUTE, 7).patience.of_operator);
+    story.happens(Event::Exited(Exit::Code(0)), "store, orphans 1", Phase::NoVersion);
+    story.happens(run(2, "1.1.0"), "start 1.1.0, store", Phase::Starting);
+    story.happens(Event::Identity(6), "", Phase::Starting);
+    assert_eq!(story.machine.report().restart_pending, "", "once");
+
+    // Given while no agent ran, and while nobody had said who the device was.
+    let mut story = Story { identity: 6, ..Story::from(adopted(true), true, None) };
+    story.happens(plain(), "", Phase::Running);
+    story.happens(Event::Identity(6), "ask", Phase::Running);
+    let mut story = Story::running_as(0);
+    story.happens(Event::Identity(5), "", Phase::Running);
+    story.happens(Event::Identity(6), "ask", Phase::Running);
+}
+
 #[test]
 fn an_operator_s_wish_is_met_by_a_crash_and_lets_another_version_in() {
     let mut story = Story::running();
@@ -556,6 +601,7 @@ fn adopted(ready: bool) -> Record {
             started_at: Wall::from_millis(-1000),
             ready_at: ready.then_some(Wall::from_millis(-500)),
             environment: super::launch::fingerprint(&settings(&[])),
+            identity: 5,
             urls: vec![SERVES.into()],
         }),
         program: Some(program("1.0.0")),

@@ -26,7 +26,9 @@ pub fn at_every_write(make: impl Fn() -> World, scenario: impl Fn(&mut World), k
     for (interruption, reached) in ways {
         for nth in 1..=WRITES_MAX {
             let mut world = make();
-            world.board.files.interrupt_at_write(nth, interruption, reached);
+            // What was written before the scenario begins is no part of it.
+            let nth = world.board.files.writes() + nth;
+            world.board.files.interrupt_at_write(nth - world.board.files.writes(), interruption, reached);
             let place = Place { nth, interruption, reached, world: world.hands.clone() };
             scenario(&mut world);
             kept(&world);

@@ -14,7 +14,7 @@ use api::brand;
 use board::{Board, files::Files};
 use board_sim::{Random, SimClock};
 use platform_agent::{
-    identity,
+    deprovision, identity,
     launcher::{self, Disk as _, LIVED, Mark, disk::OnBoard},
     safe,
     wiring::{self, Identity, Options, Parts},
@@ -87,6 +87,7 @@ fn agent(wait: Option<bool>) -> Agent {
         let (log_writer, log_lines) = wiring::log_ring();
         listen(log_writer.clone(), clock);
         let (random, known) = (Rc::new(Random::new(seed)), Rc::clone(&cloud));
+        let disk = Rc::clone(&board.files);
         let parts = Parts {
             board: board.clone(),
             cloud,
@@ -94,7 +95,11 @@ fn agent(wait: Option<bool>) -> Agent {
             log_writer,
             exposure: Rc::new(|| None),
             identity: Rc::new(move || {
-                known.part_id().map(|_| Identity { address: factory::SERVER.to_owned(), api_key: None })
+                known.part_id()?;
+                let content = disk.read(Path::new(brand::CREDENTIALS_FILE), board::files::RECORD_BYTES_MAX).ok()??;
+                let identity = identity::parse(Path::new(brand::CREDENTIALS_FILE), &content, true).ok()?;
+                let fingerprint = identity.fingerprint();
+                Some(Identity { address: factory::SERVER.to_owned(), api_key: None, fingerprint })
             }),
             check_identity: Rc::new(|content| {
                 let read = identity::parse(Path::new(brand::CREDENTIALS_FILE), content, true);
@@ -115,13 +120,36 @@ fn agent(wait: Option<bool>) -> Agent {
             trace,
             options: options(wait, start.as_ref()),
         };
-        let agent = wiring::build(parts, &executor);
-        board.service.ready("running");
+        let [root, credentials] = [brand::ROOT_FOLDER, brand::CREDENTIALS_FILE].map(std::path::PathBuf::from);
+        let begin = {
+            let (board, executor) = (board.clone(), Rc::clone(&executor));
+            move || {
+                let agent = wiring::build(parts, &executor);
+                board.service.ready("running");
+                agent
+            }
+        };
+        let forgets = deprovision::stage(&*board.files, &root) != deprovision::Stage::Nothing;
+        let (begun, later) = if forgets { (None, Some(begin)) } else { (Some(begin()), None) };
         let (stop, asked) = mailbox::outside(1);
         // Held for as long as this life is: what is passed on is passed on by the end of it.
         let pipes = Rc::new(RefCell::new(None));
         let passed_on = Rc::clone(&pipes);
         let run = Box::pin(async move {
+            let forget = || async {
+                let late = board.clock.sleep_until(board.clock.now() + deprovision::MANAGER_TAKES_MAX);
+                let networks = board.networks.clone();
+                let forgotten = deprovision::finish(&*board.files, &root, &credentials, networks, late).await;
+                forgotten.err().iter().flatten().for_each(|why| log::error!("{why}"));
+            };
+            if forgets {
+                forget().await;
+                let (files, networks) = (Rc::clone(&board.files), board.networks.clone());
+                let (root, credentials) = (root.clone(), credentials.clone());
+                let rest = async move { deprovision::finish_late(&*files, &root, &credentials, networks).await };
+                executor.spawn(rest).detach();
+            }
+            let agent = begun.or_else(|| later.map(|begin| begin())).expect("either of them");
             let mark = |mark| {
                 let Some(start) = &start else { return };
                 let root = Path::new(brand::ROOT_FOLDER);
@@ -160,14 +188,28 @@ fn agent(wait: Option<bool>) -> Agent {
                     }
                 }
             };
-            let end = dies.or(unasked).or(fed).or(lived).or(stopped).or(makes_way).await;
+            let deprovisioned = async {
+                agent.deprovision_wanted().await;
+                End::Deprovisioned
+            };
+            let end = dies.or(unasked).or(fed).or(lived).or(stopped).or(makes_way).or(deprovisioned).await;
             match end {
                 End::Crash => return format!("{CRASHES} after a while"),
                 End::Unasked(actor) => return format!("{actor} ended although nobody asked it to"),
                 End::Asked => board.service.stopping(),
                 End::HandOver => agent.hand_over.set(true),
+                End::Deprovisioned => {
+                    if let Err(error) = deprovision::begin(&*board.files, &root) {
+                        log::error!("{error}");
+                    }
+                }
             }
             agent.stop().await;
+            if matches!(end, End::Deprovisioned) {
+                forget().await;
+                mark(Mark::Stopped);
+                return format!("{CRASHES} with nothing left of whom it belonged to");
+            }
             mark(Mark::Stopped);
             if matches!(end, End::Asked) {
                 return "as asked".to_owned();
@@ -188,6 +230,7 @@ enum End {
     Asked,
     HandOver,
     Crash,
+    Deprovisioned,
     Unasked(&'static str),
 }
 

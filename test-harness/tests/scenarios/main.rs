@@ -19,6 +19,7 @@ mod crash_loops;
 mod damaged_trust;
 mod disks_that_refuse;
 mod environment_waits_for_permission;
+mod given_away;
 mod maintenance_windows;
 mod networks;
 mod nonsense_from_the_cloud;

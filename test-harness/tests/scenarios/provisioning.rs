@@ -361,7 +361,7 @@ fn no_secret_is_ever_said() {
 }
 
 #[test]
-fn credentials_that_are_put_right_are_noticed_within_seconds() {
+pub(crate) fn credentials_that_are_put_right_are_noticed_within_seconds() {
     let mut world = World::new(Seed(13));
     let wrong = credentials().replace(cloud::SECRET, "revoked");
     world.board.files.put(brand::CREDENTIALS_FILE, wrong, board::files::Access::Private);

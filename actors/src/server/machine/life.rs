@@ -27,7 +27,7 @@ impl Machine {
         };
     }
 
-    pub(super) fn started(&mut self, now: Now, id: ProcessId, at: Wall, effects: &mut Effects) {
+    pub(super) fn started(&mut self, now: Now, id: ProcessId, at: Wall, identity: u64, effects: &mut Effects) {
         if self.ran != self.program {
             self.crashes_of_program = 0;
         }
@@ -41,6 +41,7 @@ impl Machine {
                 started_at: at,
                 ready_at: None,
                 environment: self.environment,
+                identity,
                 urls: Vec::new(),
             },
             since: now.mono,
@@ -52,7 +53,8 @@ impl Machine {
         };
         // A start answers every wish for one, an operator's too.
         self.operator_restarts = self.restarts_wanted;
-        self.pending.operator = None;
+        (self.pending.operator, self.pending.identity) = (None, None);
+        self.identity = identity;
         let program = &self.program;
         self.pending.switch.take_if(|wanted| Some(&*wanted) == program.as_ref());
         self.pending.forget_words();

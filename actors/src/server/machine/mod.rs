@@ -96,12 +96,16 @@ pub enum Event {
     Command(Command),
     /// Restarts that operators have asked for, counted.
     RestartsWanted(u64),
+    /// Who the device is now, see [`super::launch::fingerprint_of`]; 0 where it is nobody.
+    Identity(u64),
     /// Answers [`Effect::Start`]: it runs.
     Started {
         /// What was started.
         id: ProcessId,
         /// The time before it was: who asked for a restart since then may have spoken with this very process.
         at: Wall,
+        /// Who the device was by then, as in [`Event::Identity`].
+        identity: u64,
     },
     /// Answers [`Effect::Start`]: it does not.
     NotStarted(String),
@@ -217,6 +221,8 @@ pub struct Machine {
     settings: Option<Rc<Advanced>>,
     /// Fingerprint of the environment in the settings.
     environment: u64,
+    /// Who the device is, once somebody said so.
+    identity: u64,
     /// Limits that were asked for.
     limited: Option<ServerLimits>,
     state: State,
@@ -260,6 +266,7 @@ impl Machine {
             boot,
             settings: None,
             environment: 0,
+            identity: 0,
             limited: None,
             state,
             program: record.program.clone(),
@@ -289,7 +296,8 @@ impl Machine {
             Event::Settings(settings) => self.settings_changed(now, settings, &mut effects),
             Event::Command(command) => self.commanded(now, command, &mut effects),
             Event::RestartsWanted(wanted) => self.restarts_wanted(now, wanted),
-            Event::Started { id, at } => self.started(now, id, at, &mut effects),
+            Event::Identity(identity) => self.identified(identity),
+            Event::Started { id, at, identity } => self.started(now, id, at, identity, &mut effects),
             Event::NotStarted(reason) => self.not_started(now, reason, &mut effects),
             Event::Exited(exit) => self.exited(now, exit, &mut effects),
             Event::Serving(serving) => self.serves(now, serving.urls, &mut effects),

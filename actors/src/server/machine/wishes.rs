@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use api::device_config::Advanced;
 
-use super::{Effect, Effects, Machine, Now, State, Then, add};
+use super::{Effect, Effects, Machine, Now, Server, State, Then, add};
 use crate::server::{
     Command, Program,
     launch::fingerprint,
@@ -117,11 +117,29 @@ impl Machine {
         }
     }
 
+    /// Who the device is. What runs was started as who it was before, where nobody noted that.
+    pub(super) fn identified(&mut self, identity: u64) {
+        let before = std::mem::replace(&mut self.identity, identity);
+        if let Some(server) = &mut self.server
+            && server.recorded.identity == 0
+        {
+            server.recorded.identity = before;
+        }
+    }
+
     /// Whether a restart that is wanted may happen now.
     pub(super) fn think_about_restart(&mut self, now: Now, effects: &mut Effects) {
         let Some(settings) = &self.settings else { return };
         self.pending.environment =
             self.server.as_ref().is_some_and(|server| server.recorded.environment != self.environment);
+        let other = |server: &Server| {
+            let was = server.recorded.identity;
+            was != 0 && self.identity != 0 && was != self.identity
+        };
+        match self.server.as_ref().is_some_and(other) {
+            true => drop(self.pending.identity.get_or_insert(now.mono)),
+            false => self.pending.identity = None,
+        }
         let situation = match self.state {
             State::Running { .. } => Situation::Ready,
             State::Starting { .. } if self.crashes_of_program > 0 => Situation::Faltering,

@@ -26,12 +26,13 @@ impl Machine {
 
     /// What [`Machine::record`] will say when `program` has been started now.
     #[must_use]
-    pub fn note(&self, program: Program, wall: Wall) -> Note {
+    pub fn note(&self, program: Program, wall: Wall, identity: u64) -> Note {
         Note {
             crashes_of_program: if self.ran.as_ref() == Some(&program) { self.crashes_of_program } else { 0 },
             program,
             started_at: wall,
             environment: self.environment,
+            identity,
             starts: self.starts + 1,
             crashes: self.crashes,
             operator_restarts: self.restarts_wanted,

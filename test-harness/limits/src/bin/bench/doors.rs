@@ -31,11 +31,11 @@ use crate::{
     table::{Table, rounded},
 };
 
-/// Connections that ask at once: a few phones with a few connections each.
-const ASKING: usize = 8;
+/// Connections that ask at once: as many as one visitor may have.
+const ASKING: usize = board::doorway::EACH_MAX;
 /// Before counting.
 const WARM_UP: Duration = Duration::from_millis(300);
-/// Silent connections whose memory is counted: as many as the door takes, less the first.
+/// Silent connections whose memory is counted: as many as the door takes of one visitor, less the first.
 const SILENT: usize = board::doorway::EACH_MAX - 1;
 
 /// What was asked for.
