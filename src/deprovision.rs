@@ -15,7 +15,7 @@ use std::{
 
 use actors::{
     console::{ASK_DEPROVISION, HEARD},
-    network::profiles::is_given,
+    network::profiles::{is_given, successor},
 };
 use api::brand;
 use board::{
@@ -197,14 +197,17 @@ pub async fn finish(
     }
     forget_files(files, root, &mut trouble);
     if let Some(networks) = networks {
-        match smol::future::or(async { Some(ready(&*networks).await) }, async {
+        let there = async {
+            ready(&*networks).await;
+            true
+        };
+        let is_there = smol::future::or(there, async {
             late.await;
-            None
-        })
-        .await
-        {
-            Some(()) => forget_networks(&*networks, |_| true, &mut trouble).await,
-            None => trouble.push(LEFT.to_owned()),
+            false
+        });
+        match is_there.await {
+            true => forget_networks(&*networks, |_| true, &mut trouble).await,
+            false => trouble.push(LEFT.to_owned()),
         }
         if let Err(error) = networks.close_hotspot().await
             && networks.links().manager == Manager::Ready
@@ -227,7 +230,9 @@ pub async fn finish_late(files: &dyn Files, root: &Path, credentials: &Path, net
         return;
     }
     let mut trouble = Vec::new();
-    forget_networks(&*networks, is_given, &mut trouble).await;
+    // What was there before a change that is not proven is theirs, too.
+    let theirs = |profile: &Profile| is_given(profile) || successor(&profile.key).is_some();
+    forget_networks(&*networks, theirs, &mut trouble).await;
     forget_files(files, root, &mut trouble);
     if trouble.is_empty() {
         trouble.extend(files.remove(&mark(root)).err().map(|error| format!("{error}: {}", error.source)));

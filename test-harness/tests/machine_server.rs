@@ -28,7 +28,7 @@ use actors::{
     server::{
         Command, Phase, Program, Report,
         actor::{Inbox, Ports, run},
-        launch::{ApiKey, Places},
+        launch::{ApiKey, Places, Presented},
         machine::Policy,
     },
 };
@@ -110,7 +110,10 @@ impl Device {
                 folder: self.folder.path().to_owned(),
                 record: self.folder.path().join("machine-server"),
             },
-            api_key: Rc::new(|| Some(ApiKey { id: "the id".into(), key: "the key".into() })),
+            identity: Rc::new(|| {
+                let api_key = Some(ApiKey { id: "the id".into(), key: "the key".into() });
+                Some(Presented { api_key, fingerprint: 1 })
+            }),
             boot_id: pieces.host.facts().boot_id.clone(),
             windows: Rc::new(SystemWindows::new(Rc::new(board_portable::PortableFiles))),
             lines: writer,
@@ -122,7 +125,9 @@ impl Device {
         let told = report.clone();
         let (watch_settings, watch_restarts) = (settings.watch(), restarts.watch());
         supervisor.start(Actor::Server, "server", |lifeline| {
-            let inbox = Inbox { settings: watch_settings, commands: mail, restarts: watch_restarts, lifeline };
+            let identity = Latest::new().watch();
+            let inbox =
+                Inbox { settings: watch_settings, commands: mail, restarts: watch_restarts, identity, lifeline };
             run(Policy::new(MINUTE, 7), inbox, ports)
         });
         let folder = self.folder.path().to_owned();

@@ -169,7 +169,8 @@ impl Networks for NetworksPort {
         self.networks.count(|counts| counts.joins += 1);
         self.is_there()?;
         let profile = self.networks.inner.ours.borrow().get(key).cloned();
-        let profile = profile.unwrap_or_else(|| panic!("{key:?} is none of the agent's profiles"));
+        // Somebody else may have removed it since it was listed.
+        let profile = profile.ok_or_else(|| NetworkError::Refused(format!("there is no profile {key}")))?;
         let stale = self.stale.borrow_mut().remove(key);
         let there = self.networks.links().into_iter().find(|link| link.key.as_deref() == Some(key));
         if let Some(link) = there.filter(|_| !stale) {

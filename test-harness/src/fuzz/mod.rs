@@ -3,6 +3,7 @@
 //! One round has one seed: it makes requests as they should be, spoils them, and says what must hold whatever was said.
 //! A round that fails is repeated by its seed.
 
+mod ble;
 mod http;
 mod portal;
 #[cfg(target_os = "linux")]
@@ -40,6 +41,7 @@ pub fn round(seed: u64) -> Result<(), String> {
     let random = Random::new(seed);
     http::round(&random).map_err(|story| format!("HTTP: {story}"))?;
     portal::round(&random).map_err(|story| format!("portal: {story}"))?;
+    ble::round(&random).map_err(|story| format!("Bluetooth: {story}"))?;
     #[cfg(target_os = "linux")]
     wire::round(&random).map_err(|story| format!("message bus: {story}"))?;
     Ok(())

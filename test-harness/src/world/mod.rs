@@ -7,12 +7,14 @@
 
 pub mod chronicle;
 pub mod cloud;
+pub mod doors;
 pub mod factory;
 pub mod faults;
 pub mod interruptions;
 mod invariants;
 pub mod launch;
 pub mod life;
+pub mod near;
 pub mod person;
 mod production;
 pub mod trial;

@@ -8,7 +8,6 @@ use actors::{
     cloud::port::Cloud,
     kit::{lossy, mailbox},
     logs::line::{Level, Line, TEXT_BYTES_MAX},
-    provisioning::ble::session::Keys,
 };
 use api::brand;
 use board::{Board, files::Files};
@@ -25,7 +24,7 @@ use super::{
     Seed, World, factory,
     launch::{self, Conduct, Deaf, Start, WATCHDOG},
     life::{Agent, CRASHES, HANDS_OVER, Needs, Started},
-    minutes,
+    minutes, near,
 };
 
 thread_local! {
@@ -105,16 +104,7 @@ fn agent(wait: Option<bool>) -> Agent {
                 let read = identity::parse(Path::new(brand::CREDENTIALS_FILE), content, true);
                 read.map(drop).map_err(|error| error.to_string())
             }),
-            make_keys: {
-                let chance = Rc::clone(&random);
-                Rc::new(move |password| {
-                    let mut fill = |bytes: &mut [u8]| {
-                        bytes.iter_mut().for_each(|byte| *byte = u8::try_from(chance.below(256)).unwrap_or(0));
-                        true
-                    };
-                    Box::pin(std::future::ready(Keys::make(&password, &mut fill)))
-                })
-            },
+            make_keys: Rc::new(|password| Box::pin(std::future::ready(near::keys(&password)))),
             random: Rc::new(move || random.any()),
             set_debug: Rc::new(|_| ()),
             trace,

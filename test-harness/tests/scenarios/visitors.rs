@@ -1,7 +1,7 @@
 //! Visitors who mean no good, or who never go.
 
 use board_sim::radio::AccessPoint;
-use test_harness::world::{hours, minutes, seconds};
+use test_harness::world::{Seed, doors, hours, minutes, seconds};
 
 use crate::provisioning::{PSK, assert_hotspot, device, online, phone};
 
@@ -33,4 +33,14 @@ fn whoever_stays_for_ever_keeps_no_device_offline() {
     let closed = world.run_until(hours(2), |hands| hands.board.networks.hotspot().is_none());
     assert!(closed);
     world.run_for(seconds(1));
+}
+
+/// What the swarm does with one device in four: radios that come and go, people of every kind, buttons, power cuts.
+#[test]
+fn whoever_comes_a_device_gets_online_in_the_end() {
+    for seed in 0..2 {
+        if let Err(story) = doors::run(Seed(seed)) {
+            panic!("seed {seed}\n{story}");
+        }
+    }
 }

@@ -129,7 +129,9 @@ impl Improv {
             Outcome::Joined { .. } => {
                 self.attempt = None;
                 self.outcome = State::Provisioned;
-                self.answer(packet(WIFI, &[self.url.as_bytes()]));
+                // Without an address the standard's result has no string at all; an empty one would be followed.
+                let url = Some(self.url.as_bytes()).filter(|url| !url.is_empty());
+                self.answer(packet(WIFI, url.as_slice()));
             }
             Outcome::Failed(_) => {
                 self.attempt = None;

@@ -576,6 +576,18 @@ fn improv_gives_a_network() {
 }
 
 #[test]
+fn improv_without_an_address_names_none() {
+    let mut session = session(|settings, _| settings.url = "".into());
+    raw(&mut session, "command", &unhex(IMPROV_WIFI)).unwrap();
+    let joined = Outcome::Joined { address: None, online: true };
+    let attempt = Some(Attempt { number: 1, ssid: Ssid::new(b"home").unwrap(), result: joined });
+    session.welcome(NOW, &Welcome { attempt, ..welcome() });
+    // Command, no data, sum: `py-improv-ble-client` reads it as no address, and an empty string as an address to open.
+    assert_eq!(Read::all(&mut session).get("result"), [1, 0, 1]);
+    assert_eq!(Read::all(&mut session).get("state"), [4]);
+}
+
+#[test]
 fn improv_hears_that_its_network_is_not_tried() {
     let mut session = session(|_, _| {});
     raw(&mut session, "command", &unhex(IMPROV_WIFI)).unwrap();
