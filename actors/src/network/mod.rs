@@ -9,6 +9,8 @@
 //! | `machine/work` | what is done next, and how it ended |
 //! | `machine/keeping` | the profiles that the network manager has, and how the radio is set |
 //! | `machine/giving` | what a person gave |
+//! | `machine/proof` | changes of a network in use, and the way back |
+//! | `machine/watch` | whether a radio's link is there at all, and the best |
 //! | `machine/round` | one go at every network |
 //! | `machine/reboot` | the reboot of a device that stays offline |
 //! | `machine/words` | what others are told |

@@ -23,6 +23,11 @@ const ASK_MAX: Duration = Duration::from_secs(5 * 60);
 /// While only our own question says yes.
 const ASK_AGAIN: Duration = Duration::from_secs(2 * 60);
 
+/// Online is believed for no longer than this while nobody answers.
+const AWAIT_MAX: Duration = Duration::from_secs(60);
+/// A link without internet counts as one once it has lasted this long.
+const HELD: Duration = Duration::from_secs(60);
+
 /// What is known from others.
 #[derive(Clone, Copy)]
 pub struct Facts<'a> {
@@ -80,6 +85,11 @@ pub struct Online {
     answer: Answer,
     /// Asking helps: nothing else vouches.
     worth: bool,
+    /// Nobody knows better since then.
+    awaited_since: Mono,
+    /// Since when there is a link, and whether there was internet since.
+    linked_at: Mono,
+    was_good: bool,
     /// The question is under way.
     asking: bool,
     ask_at: Mono,
@@ -96,6 +106,9 @@ impl Online {
             no_link_since: since,
             answer: Answer::Awaited,
             worth: false,
+            awaited_since: since,
+            linked_at: since,
+            was_good: false,
             asking: false,
             ask_at: Mono::NEVER,
             wait: Backoff::new(ASK_FIRST, ASK_MAX, seed),
@@ -122,7 +135,14 @@ impl Online {
     /// What an earlier question found out holds no more.
     pub fn stirred(&mut self, now: Mono) {
         self.wait.reset();
-        (self.answer, self.asking, self.ask_at) = (Answer::Awaited, false, now + ASK_AFTER);
+        let awaited = self.answer == Answer::Awaited && self.worth;
+        if !awaited {
+            self.awaited_since = now;
+        }
+        // A link that goes up and down does not put the question off for ever.
+        let soon = now + ASK_AFTER;
+        self.ask_at = if awaited && !self.asking { self.ask_at.min(soon) } else { soon };
+        (self.answer, self.asking) = (Answer::Awaited, false);
     }
 
     /// The question has its answer; `None` when there is nobody to ask.
@@ -148,7 +168,10 @@ impl Online {
     /// When to ask.
     #[must_use]
     pub fn deadline(&self) -> Option<Mono> {
-        (self.worth && !self.asking).then_some(self.ask_at)
+        let ask = (self.worth && !self.asking).then_some(self.ask_at);
+        let believed = matches!(self.word, Connectivity::Online { .. });
+        let doubt = (self.worth && self.answer == Answer::Awaited && believed).then(|| self.awaited_since + AWAIT_MAX);
+        ask.into_iter().chain(doubt).min()
     }
 
     /// Looks at what is known now.
@@ -161,13 +184,22 @@ impl Online {
             self.asking = false;
         }
         self.worth = worth;
-        let next = self.judge(facts);
+        let next = self.judge(now, facts);
         let was_online = matches!(self.word, Connectivity::Online { .. });
         let was_local = matches!(self.word, Connectivity::Local { .. });
         if was_online && !matches!(next, Level::Online) {
             (self.no_internet_since, self.no_link_since) = (now, now);
-        } else if was_local && matches!(next, Level::Offline) {
+        } else if was_local && matches!(next, Level::Offline) && (self.was_good || self.linked_at + HELD <= now) {
+            // A network that takes the device in and drops it again is no link in between.
             self.no_link_since = now;
+        }
+        if !was_online && !was_local {
+            self.linked_at = now;
+        }
+        match next {
+            Level::Offline => self.was_good = false,
+            Level::Online => self.was_good = true,
+            Level::Local | Level::Unknown => {}
         }
         self.word = match next {
             Level::Unknown => Connectivity::Unknown,
@@ -178,7 +210,7 @@ impl Online {
         };
     }
 
-    fn judge(&self, facts: Facts<'_>) -> Level {
+    fn judge(&self, now: Mono, facts: Facts<'_>) -> Level {
         if facts.disabled {
             return match facts.reach {
                 Reach::Reached | Reach::CredentialsRefused => Level::Online,
@@ -198,7 +230,8 @@ impl Online {
             (Answer::No, _) => without,
             // It stays as it was until somebody knows better; a link alone is one already.
             (Answer::Awaited, Connectivity::Unknown) => Level::Unknown,
-            (Answer::Awaited, Connectivity::Online { .. }) => Level::Online,
+            (Answer::Awaited, Connectivity::Online { .. }) if now < self.awaited_since + AWAIT_MAX => Level::Online,
+            (Answer::Awaited, Connectivity::Online { .. }) => without,
             (Answer::Awaited, Connectivity::Local { .. } | Connectivity::Offline { .. }) => without,
         }
     }

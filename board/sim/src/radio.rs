@@ -6,7 +6,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     future::poll_fn,
     net::Ipv4Addr,
     rc::Rc,
@@ -172,6 +172,10 @@ pub(crate) struct Inner {
     admins: RefCell<BTreeMap<String, Profile>>,
     pub(crate) up: RefCell<BTreeMap<String, Up>>,
     pub(crate) hotspot: RefCell<Option<Hotspot>>,
+    /// Access points that are gone and not missed.
+    ghosts: RefCell<BTreeSet<Ssid>>,
+    /// Profiles that have learned to use a password as WPA3 wants it.
+    pub(crate) learned: RefCell<BTreeSet<String>>,
     /// The right way out of a network, by its name or its cable's; any where there is none.
     gateways: RefCell<BTreeMap<String, Ipv4Addr>>,
     /// Passwords are not told.
@@ -217,6 +221,8 @@ impl SimNetworks {
                 admins: RefCell::default(),
                 up: RefCell::default(),
                 hotspot: RefCell::default(),
+                ghosts: RefCell::default(),
+                learned: RefCell::default(),
                 gateways: RefCell::default(),
                 keeps_secrets: Cell::new(false),
                 fails: Cell::new(0),
@@ -290,6 +296,7 @@ impl SimNetworks {
     /// An access point begins to send, in place of one of the same name.
     pub fn place(&self, point: AccessPoint) {
         let mut points = self.inner.points.borrow_mut();
+        self.inner.ghosts.borrow_mut().remove(&point.ssid);
         points.retain(|other| other.ssid != point.ssid);
         points.push(point);
         drop(points);
@@ -300,6 +307,12 @@ impl SimNetworks {
     pub fn silence(&self, name: &str) {
         self.inner.points.borrow_mut().retain(|point| point.ssid != ssid(name));
         self.moved();
+    }
+
+    /// An access point dies, and the network manager goes on saying that it is connected.
+    pub fn die_unnoticed(&self, name: &str) {
+        self.inner.ghosts.borrow_mut().insert(ssid(name));
+        self.silence(name);
     }
 
     /// Changes an access point.
@@ -637,7 +650,7 @@ impl SimNetworks {
 
     /// Something is otherwise: links go that cannot stay, the web follows, and whoever watches is told.
     pub(crate) fn moved(&self) {
-        let Inner { radios, points, cables, up, hotspot, web, .. } = &*self.inner;
+        let Inner { radios, points, ghosts, cables, up, hotspot, web, .. } = &*self.inner;
         if !self.inner.exists.get() {
             return;
         }
@@ -647,7 +660,7 @@ impl SimNetworks {
                 let radio = radios.get(&up.link.interface).filter(|radio| radio.blocked.is_none());
                 let taken = hotspot.borrow().as_ref().is_some_and(|hotspot| hotspot.interface == up.link.interface);
                 radio.is_some_and(|radio| radio.both || !taken)
-                    && points.borrow().iter().any(|point| point.ssid == *ssid)
+                    && (points.borrow().iter().any(|point| point.ssid == *ssid) || ghosts.borrow().contains(ssid))
             }
             None => cables.borrow().get(&up.link.interface).is_some_and(|cable| cable.plugged),
         };
@@ -692,6 +705,9 @@ impl SimNetworks {
             known.extend(of(&manager.inner.admins, true));
             known.sort_by_key(|(profile, _)| std::cmp::Reverse(profile.priority));
             for (profile, admin) in known {
+                if manager.is_wpa3_only(&profile) && !manager.inner.learned.borrow().contains(&profile.key) {
+                    continue;
+                }
                 // One that would fail is blocked after that, which is all that matters here.
                 let (_, Ok(interface)) = manager.attempt(&profile) else { continue };
                 let idle = !manager.inner.up.borrow().contains_key(&interface);
@@ -700,6 +716,12 @@ impl SimNetworks {
                 }
             }
         });
+    }
+
+    /// Its access point wants WPA3 and nothing else.
+    pub(crate) fn is_wpa3_only(&self, profile: &Profile) -> bool {
+        let Medium::Wifi { ssid, .. } = &profile.medium else { return false };
+        self.inner.points.borrow().iter().any(|point| point.ssid == *ssid && point.security == Security::Wpa3)
     }
 
     /// The radio is a hotspot and can be nothing else meanwhile.

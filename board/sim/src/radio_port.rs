@@ -79,6 +79,9 @@ impl NetworksPort {
         // What it found at the beginning may have gone meanwhile.
         let (_, last) = networks.attempt(profile);
         let interface = first.and(last)?;
+        if networks.is_wpa3_only(profile) {
+            networks.inner.learned.borrow_mut().insert(profile.key.clone());
+        }
         Ok(networks.connect(profile, &interface, admin))
     }
 }

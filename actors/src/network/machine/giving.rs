@@ -52,7 +52,9 @@ impl Machine {
     pub(super) fn give(&mut self, now: Mono, attempt: u64, given: Given, effects: &mut Effects) {
         self.joining = Joining { attempt, outcome: Outcome::Trying, ..self.joining.clone() };
         if !self.can_work() {
-            let why = self.obstacle().unwrap_or_else(|| "this device is not to manage networks".into());
+            let none =
+                if self.is_disabled() { "this device is not to manage networks" } else { "no network manager answers" };
+            let why = self.obstacle().unwrap_or_else(|| none.into());
             self.joining.outcome = Outcome::Failed(why);
             return;
         }

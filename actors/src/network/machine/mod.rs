@@ -13,6 +13,7 @@ mod keeping;
 mod proof;
 mod reboot;
 mod round;
+mod watch;
 mod words;
 mod work;
 
@@ -31,6 +32,7 @@ use self::{
     proof::Proofs,
     reboot::REBOOT_REFUSED,
     round::{GRACE, ROUND_FIRST, ROUND_MAX, Round, RoundStage},
+    watch::Watch,
     work::WORK_MAX,
 };
 use super::{
@@ -41,6 +43,9 @@ use super::{
     record::Record,
 };
 use crate::{cloud::Reach, kit::backoff::Backoff};
+
+/// A network manager that starts or is restarted is there again before this.
+const ABSENT_PATIENCE: Duration = Duration::from_secs(30);
 
 /// What does not change while the agent runs.
 #[derive(Clone, Copy, Debug)]
@@ -125,6 +130,12 @@ pub struct Machine {
     /// Changed while in use, or meant for one cable: connected anew.
     rejoin: Vec<String>,
     proofs: Proofs,
+    watch: Watch,
+    /// Since when there is no network manager that could be used; said once it has lasted.
+    unmanaged: Option<Mono>,
+    is_missing: bool,
+    /// The radio that is the hotspot's, while it is.
+    hotspot_radio: Option<String>,
     /// What is still to be taken back of what was given and does not work.
     undo: Vec<Step>,
     list_wait: Backoff,
@@ -175,6 +186,10 @@ impl Machine {
             steps: Vec::new(),
             rejoin: Vec::new(),
             proofs: Proofs::default(),
+            watch: Watch::new(seed),
+            unmanaged: Some(now),
+            is_missing: false,
+            hotspot_radio: None,
             undo: Vec::new(),
             list_wait: Backoff::new(LIST_FIRST, LIST_MAX, seed),
             refused: Vec::new(),
@@ -207,7 +222,7 @@ impl Machine {
     pub fn step(&mut self, now: Mono, event: Event) -> Effects {
         let mut effects = Effects::new();
         match event {
-            Event::Wants(wants) => self.configure(wants, &mut effects),
+            Event::Wants(wants) => self.configure(now, wants, &mut effects),
             Event::Links(links) => self.links_changed(now, links),
             Event::Reach(reach) => {
                 let before = std::mem::replace(&mut self.reach, reach);
@@ -259,8 +274,9 @@ impl Machine {
         let sync = (can_work && self.stale && self.giving.is_none()).then_some(self.sync_at);
         let tune = (can_work && self.is_untuned()).then_some(self.tune_at);
         let giving = self.giving.as_ref().map(Giving::deadline);
-        let slow = [work, giving, round, next_round, sync, tune, self.proof_at()];
-        let quiet = [self.online.deadline(), self.reboot_at(), self.record_at()];
+        let slow = [work, giving, round, next_round, sync, tune, self.proof_at(), self.watch_at()];
+        let missing = self.unmanaged.filter(|_| !self.is_missing).map(|since| since + ABSENT_PATIENCE);
+        let quiet = [missing, self.online.deadline(), self.reboot_at(), self.record_at()];
         slow.into_iter().chain(quiet).flatten().min()
     }
 
@@ -279,7 +295,12 @@ impl Machine {
     /// The device that WiFi is kept to.
     fn radio(&self) -> Option<&Radio> {
         let name = self.wants.as_ref().and_then(|wants| wants.network.hotspot_interface.as_deref());
-        self.links.radios.iter().find(|radio| name.is_none_or(|name| radio.interface == name))
+        let of = |name: &str| self.links.radios.iter().find(|radio| radio.interface == name);
+        if let Some(taken) = self.hotspot_radio.as_deref().and_then(of) {
+            return Some(taken);
+        }
+        let fits = self.links.radios.iter().filter(|radio| name.is_none_or(|name| radio.interface == name));
+        fits.min_by_key(|radio| (radio.blocked.is_some(), !radio.access_point))
     }
 
     /// Devices that can join something now.
@@ -293,7 +314,10 @@ impl Machine {
         !self.is_disabled() && self.links.manager == Manager::Ready
     }
 
-    fn configure(&mut self, wants: Wants, effects: &mut Effects) {
+    fn configure(&mut self, now: Mono, wants: Wants, effects: &mut Effects) {
+        if self.is_disabled() {
+            self.unmanaged = self.unmanaged.map(|_| now);
+        }
         let before = self.wants.replace(wants);
         let of_profiles = |wants: &Wants| (Rc::clone(&wants.networks), wants.disabled, wants.heard);
         if before.as_ref().map(of_profiles) != self.wants.as_ref().map(of_profiles) {
@@ -330,7 +354,10 @@ impl Machine {
             self.online.stirred(now);
         }
         self.remember_what_works();
+        self.watch_links();
         let is_ready = self.links.manager == Manager::Ready;
+        let absent = self.links.manager == Manager::Absent;
+        self.unmanaged = if absent { self.unmanaged.or(Some(now)) } else { None };
         if is_ready && !was_ready {
             // What it knew may be otherwise now: it was restarted, or somebody has edited its files.
             (self.stale, self.sync_at, self.tuned, self.tune_at) = (true, Mono::BOOT, None, Mono::BOOT);
@@ -354,6 +381,7 @@ impl Machine {
             }
             Command::Rescan => self.rescan = self.can_work() && !self.links.radios.is_empty(),
             Command::Hotspot(up) => {
+                self.hotspot_radio = self.radio().filter(|_| up).map(|radio| radio.interface.clone());
                 self.hotspot = up;
                 if up {
                     self.end_round(now, effects);
@@ -413,6 +441,8 @@ impl Machine {
             tell(effects, Effect::Ask(self.question()));
         }
         self.look_at_changes(now, effects);
+        self.watch_online(now);
+        self.is_missing = self.unmanaged.is_some_and(|since| since + ABSENT_PATIENCE <= now);
         if self.may_begin_round() && self.round_at <= now {
             self.round = Some(Round { number: None, began: now, stage: RoundStage::Look });
         }

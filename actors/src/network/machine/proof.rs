@@ -166,7 +166,7 @@ impl Machine {
     }
 
     /// Nobody else is at work on the links.
-    fn may_try_changes(&self) -> bool {
+    pub(super) fn may_try_changes(&self) -> bool {
         let joining = matches!(self.work, Some((Work::Join(_) | Work::JoinKnown(_), _)));
         let free = self.giving.is_none() && self.round.is_none() && !self.busy;
         self.can_work() && !joining && free && self.rejoin.is_empty() && self.proofs.give_back.is_none()

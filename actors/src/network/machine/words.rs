@@ -73,12 +73,18 @@ impl Machine {
         match &self.links.manager {
             Manager::Ready => self.missing_radio(),
             Manager::Unusable(why) => Some(why.as_str().into()),
+            Manager::Absent if !self.is_missing => None,
             Manager::Absent => Some("no network manager runs on this device: install and start it".into()),
         }
     }
 
     pub(super) fn missing_radio(&self) -> Option<Rc<str>> {
-        let name = self.wants.as_ref()?.network.hotspot_interface.as_ref()?;
+        let network = &self.wants.as_ref()?.network;
+        let Some(name) = network.hotspot_interface.as_ref() else {
+            let useless = !self.links.radios.is_empty() && !self.links.radios.iter().any(|radio| radio.access_point);
+            let why = "no WiFi device of this device can be an access point: it has no hotspot";
+            return (useless && !network.disable_wifi_provisioning).then(|| why.into());
+        };
         let there = self.links.radios.iter().any(|radio| radio.interface == **name);
         (!there).then(|| format!("there is no WiFi device named {name}, which is configured").into())
     }

@@ -100,6 +100,9 @@ impl Machine {
         if self.rescan {
             return Some(Work::Scan(self.radio().map(|radio| radio.interface.clone())));
         }
+        if let Some(listen) = self.watch_work(now) {
+            return Some(listen);
+        }
         let scan = Work::Scan(self.radio().map(|radio| radio.interface.clone()));
         let there = |key: &String| self.present.iter().flatten().any(|profile| profile.key == *key);
         match &mut self.round.as_mut()?.stage {
@@ -127,11 +130,14 @@ impl Machine {
                 seen.truncate(SEEN_MAX);
                 self.rescan = false;
                 self.scanned(now, seen);
+                let seen = std::rc::Rc::clone(&self.seen);
+                self.watch_heard(now, Some(&seen));
             }
             // What was heard last is still the best that is known.
             Done::Scanned(Err(_)) => {
                 self.rescan = false;
                 self.scanned(now, self.seen.to_vec());
+                self.watch_heard(now, None);
             }
             Done::Tuned(tuning, result) => {
                 self.untuned = result.as_ref().err().map(ToString::to_string);
@@ -167,6 +173,7 @@ impl Machine {
                 }
             }
         }
+        self.watch_joined(now, key, result.is_ok());
         if given {
             return self.given_joined(now, result);
         }

@@ -194,3 +194,147 @@ fn a_person_gets_an_answer_in_time() {
     let took = bench.sim.clock.elapsed() - began;
     assert!(took > Duration::from_secs(100), "{took:?}");
 }
+
+/// A radio that can be an access point or not, and is switched off or not.
+fn radios(bench: &Bench, list: &[(&str, bool, bool)]) {
+    for (interface, access_point, blocked) in list {
+        bench.sim.networks.plug_radio(interface, false);
+        bench.sim.networks.change_radio(interface, |radio| {
+            radio.access_point = *access_point;
+            radio.blocked = blocked.then(|| "rfkill".to_owned());
+        });
+    }
+    bench.runs(1);
+}
+
+#[test]
+fn the_radio_that_can_is_taken_and_not_the_first_by_name() {
+    type Row<'a> = (&'a str, &'a [(&'a str, bool, bool)], &'a str);
+    let table: [Row<'_>; 4] = [
+        ("both can", &[("wlan0", true, false), ("wlan1", true, false)], "wlan0"),
+        ("the first is switched off", &[("wlan0", true, true), ("wlan1", true, false)], "wlan1"),
+        ("the first only joins", &[("wlan0", false, false), ("wlan1", true, false)], "wlan1"),
+        ("one that only joins is better than none", &[("wlan0", true, true), ("wlan1", false, false)], "wlan1"),
+    ];
+    for (case, list, expected) in table {
+        let bench = Bench::new(&[]);
+        radios(&bench, list);
+        let air = bench.air.get().expect("published");
+        assert_eq!(air.radio.map(|radio| radio.interface).as_deref(), Some(expected), "{case}");
+        assert_eq!(bench.trouble(), "", "{case}");
+    }
+    let bench = Bench::new(&[]);
+    radios(&bench, &[("wlan0", false, false), ("wlan1", false, false)]);
+    assert!(bench.trouble().contains("no WiFi device of this device can be an access point"));
+    // The hotspot's radio stays the hotspot's when a better one comes.
+    let bench = Bench::new(&[]);
+    radios(&bench, &[("wlan0", true, true), ("wlan1", true, false)]);
+    bench.asks(Command::Hotspot(true));
+    radios(&bench, &[("wlan0", true, false)]);
+    assert_eq!(bench.air.get().and_then(|air| air.radio).map(|radio| radio.interface).as_deref(), Some("wlan1"));
+    bench.asks(Command::Hotspot(false));
+    assert_eq!(bench.air.get().and_then(|air| air.radio).map(|radio| radio.interface).as_deref(), Some("wlan0"));
+}
+
+#[test]
+fn a_network_manager_that_only_starts_is_not_said_to_be_missing() {
+    let bench = Bench::new(&[network("house", 0)]);
+    assert_eq!(bench.trouble(), "");
+    for (away, said) in [(5, false), (29, false), (32, true)] {
+        bench.sim.networks.set_manager(Manager::Absent);
+        bench.runs(away);
+        assert_eq!(bench.trouble().contains("no network manager runs"), said, "after {away} s");
+        bench.sim.networks.set_manager(Manager::Ready);
+        bench.runs(5);
+        assert_eq!(bench.trouble(), "");
+    }
+}
+
+#[test]
+fn an_access_point_that_dies_unnoticed_is_left() {
+    let bench = Bench::new(&[network("house", 9), network("shed", 1)]);
+    bench.sim.networks.place(AccessPoint::new("house", PSK));
+    bench.sim.networks.place(AccessPoint::new("shed", PSK));
+    bench.waits("online", 60, Bench::online);
+    let scans = bench.sim.networks.counts().scans;
+    bench.runs(3600);
+    assert_eq!(bench.sim.networks.counts().scans, scans, "online, nothing is scanned");
+    bench.sim.networks.die_unnoticed("house");
+    assert_eq!(bench.sim.networks.joined().as_deref(), Some("house"), "by the network manager's word");
+    bench.waits("nobody answers", 200, |bench| !bench.online());
+    let took = bench.waits("left", 120, |bench| bench.sim.networks.joined().as_deref() == Some("shed"));
+    assert!(took <= 75, "{took}");
+    // One that is there and leads nowhere is not left, where that does not count as offline.
+    let bench = Bench::new(&[network("house", 9), network("shed", 1)]);
+    bench.sim.networks.place(AccessPoint { beyond: Beyond::Nothing, ..AccessPoint::new("house", PSK) });
+    bench.sim.networks.place(AccessPoint::new("shed", PSK));
+    bench.waits("joined", 60, |bench| bench.joins() == 1);
+    let scans = bench.sim.networks.counts().scans;
+    bench.runs(24 * 3600);
+    let scans = bench.sim.networks.counts().scans - scans;
+    assert_eq!((bench.joins(), bench.sim.networks.joined().as_deref()), (1, Some("house")));
+    assert!(scans < 120, "{scans} in a day");
+}
+
+#[test]
+fn what_the_network_manager_came_to_by_itself_is_left_once_for_a_higher_one() {
+    let wpa3 = |psk| AccessPoint { security: Security::Wpa3, ..AccessPoint::new("house", psk) };
+    // case                               the higher one                                            where it ends    left
+    let table = [
+        ("not learned yet", wpa3(PSK), "house", 1),
+        ("it refuses the password", wpa3("another password"), "shed", 2),
+        ("it leads nowhere", AccessPoint { beyond: Beyond::Nothing, ..wpa3(PSK) }, "shed", 2),
+    ];
+    for (case, house, ends, joins) in table {
+        let bench = Bench::new(&[network("house", 9), network("shed", 1)]);
+        bench.sim.networks.set_by_itself(true);
+        bench.sim.networks.place(AccessPoint::new("shed", PSK));
+        bench.sim.networks.place(house);
+        bench.waits(case, 15, |bench| bench.sim.networks.joined().as_deref() == Some("shed"));
+        bench.runs(200);
+        assert_eq!(bench.sim.networks.joined().as_deref(), Some(ends), "{case}");
+        assert!(bench.online(), "{case}");
+        bench.runs(6 * 3600);
+        assert_eq!((bench.joins(), bench.sim.networks.joined().as_deref()), (joins, Some(ends)), "{case}: it stays");
+        // A link that flaps is not left each time.
+        for _ in 0..60 {
+            bench.sim.networks.silence("shed");
+            bench.runs(5);
+            bench.sim.networks.place(AccessPoint::new("shed", PSK));
+            bench.runs(55);
+        }
+        assert!(bench.joins() < joins + 12, "{case}: {} in an hour", bench.joins());
+    }
+}
+
+#[test]
+fn a_link_that_comes_and_goes_is_not_online_for_ever_nor_a_reason_to_wait_for_ever() {
+    // It goes up and down every two seconds: nobody can be asked, and nobody answers.
+    let up = Links { manager: Manager::Ready, links: vec![link(None, true)], ..Links::default() };
+    let other = Links { links: vec![Link { interface: "wlan1".into(), ..link(None, true) }], ..up.clone() };
+    let mut online = Online::new(at(0), 1);
+    online.look(at(1), Facts { links: &up, reach: Reach::Reached, disabled: false });
+    for second in (2..120).step_by(2) {
+        let links = if second % 4 == 0 { &up } else { &other };
+        online.stirred(at(second));
+        online.look(at(second), Facts { links, reach: Reach::Unreachable, disabled: false });
+        if second == 6 {
+            assert!(online.ask(at(second)), "the question is not put off");
+        }
+    }
+    assert!(matches!(online.word(), Connectivity::Local { .. }), "{:?}", online.word());
+    // An access point takes the device in and drops it, for hours: that is offline since it began.
+    let down = Links { links: Vec::new(), ..up.clone() };
+    let mut online = Online::new(at(0), 1);
+    for round in 0..20 {
+        for (second, links) in [(0, &down), (60, &up)] {
+            let now = at(round * 90 + second);
+            online.look(now, Facts { links, reach: Reach::Unreachable, disabled: false });
+            if online.ask(at(round * 90 + second + 3)) {
+                online.answered(at(round * 90 + second + 3), Some(false));
+            }
+        }
+    }
+    online.look(at(1800), Facts { links: &down, reach: Reach::Unreachable, disabled: false });
+    assert_eq!(online.away(false), Some(at(0)));
+}

@@ -383,6 +383,9 @@ impl Networks for NetworkManager {
             None => daemon.add(settings::of_profile(self.mark(), profile, how, &uuid()?)).await?,
             Some(kept) => {
                 let uuid = settings::uuid(&kept.settings);
+                // What was learned of its access point is not forgotten: the network manager could not join it by itself.
+                let learned = settings::how(&kept.settings);
+                let how = if psk.is_some() && learned == security::How::Wpa3Only { learned } else { how };
                 daemon.update(&kept.path, settings::of_profile(self.mark(), profile, how, &uuid)).await?;
             }
         }
