@@ -46,10 +46,10 @@ use crate::{
 /// Entries of one log call.
 const LOG_ENTRIES: usize = 100;
 /// Rows of the raw database: enough not to fit into a processor's cache.
-const RAW_ROWS: &str = "100000";
+const RAW_ROWS: u64 = 100_000;
 
 /// What transport and database do alone, per second of CPU time.
-struct Limits {
+pub(crate) struct Limits {
     echo: f64,
     reads: f64,
     writes: f64,
@@ -58,7 +58,7 @@ struct Limits {
 
 /// Statements that the store has run so far.
 #[derive(Clone, Copy, Default)]
-struct Statements {
+pub(crate) struct Statements {
     reads: f64,
     writes: f64,
     commits: f64,
@@ -67,7 +67,7 @@ struct Statements {
 /// Measures limits and operations and adds a row for each.
 pub(crate) async fn measure(folder: &Path, secs: u64, table: &mut Table) -> Result<(), Trouble> {
     let length = Duration::from_secs(secs);
-    let limits = limits(folder, length).await?;
+    let limits = limits(folder, length, RAW_ROWS).await?;
     table.row(
         "bare echo, calls per CPU-second",
         rounded(limits.echo),
@@ -142,21 +142,8 @@ pub(crate) async fn measure(folder: &Path, secs: u64, table: &mut Table) -> Resu
         };
         Loop { bearer: Some(token.clone()), request: Box::new(request) }
     });
-    let (outcome, spent) = bench.run::<_, LogResponse>(robot_service::LOG.path, loops.collect()).await?;
-    let (entries, calls) = (LOG_ENTRIES as f64, outcome.per_cpu_second());
-    let limit = 1.0 / (1.0 / limits.echo + entries / limits.log_rows);
-    table.row(
-        "log entries (Log, 100 entries) per CPU-second",
-        format!("{} = {:.0} % of the limit", rounded(calls * entries), 100.0 * calls / limit),
-        "≥ 60 %",
-        format!(
-            "limit {} entries from echo and raw log rows; {:.2} writes and {:.3} commits a call ({:.0} % of echo and those writes)",
-            rounded(limit * entries),
-            spent.writes / outcome.calls.max(1) as f64,
-            spent.commits / outcome.calls.max(1) as f64,
-            100.0 * calls * (1.0 / limits.echo + spent.writes / outcome.calls.max(1) as f64 / limits.writes),
-        ),
-    );
+    let row = bench.run::<_, LogResponse>(robot_service::LOG.path, loops.collect()).await?;
+    bench.report_log(table, "log entries", row);
     let after = resident_mb(fleet.process.pid());
     table.row(
         "fleet server, RSS after all that",
@@ -168,15 +155,20 @@ pub(crate) async fn measure(folder: &Path, secs: u64, table: &mut Table) -> Resu
     Ok(())
 }
 
-struct Bench<'b> {
-    fleet: &'b Fleet,
-    limits: &'b Limits,
-    length: Duration,
+/// A server, and what it is measured by.
+pub(crate) struct Bench<'b> {
+    pub(crate) fleet: &'b Fleet,
+    pub(crate) limits: &'b Limits,
+    pub(crate) length: Duration,
 }
 
 impl Bench<'_> {
     /// One operation, with the statements it cost in all.
-    async fn run<Q, A>(&self, path: &'static str, loops: Vec<Loop<Q>>) -> Result<(Outcome, Statements), Trouble>
+    pub(crate) async fn run<Q, A>(
+        &self,
+        path: &'static str,
+        loops: Vec<Loop<Q>>,
+    ) -> Result<(Outcome, Statements), Trouble>
     where
         Q: prost::Message + 'static,
         A: prost::Message + Default + 'static,
@@ -197,8 +189,14 @@ impl Bench<'_> {
         Ok((outcome, spent))
     }
 
-    /// A row with the part of the composite limit that was reached.
-    fn report(&self, table: &mut Table, what: &str, (outcome, spent): (Outcome, Statements), goal: &str) {
+    /// A row with the part of the composite limit that was reached, which is returned.
+    pub(crate) fn report(
+        &self,
+        table: &mut Table,
+        what: &str,
+        (outcome, spent): (Outcome, Statements),
+        goal: &str,
+    ) -> f64 {
         let calls = (outcome.calls as f64).max(1.0);
         let (reads, writes, commits) = (spent.reads / calls, spent.writes / calls, spent.commits / calls);
         let Limits { echo, reads: read, writes: write, .. } = *self.limits;
@@ -217,6 +215,27 @@ impl Bench<'_> {
                 rounded(outcome.calls as f64 / outcome.wall_s)
             ),
         );
+        figure / limit
+    }
+
+    /// The same for calls of log entries.
+    pub(crate) fn report_log(&self, table: &mut Table, what: &str, (outcome, spent): (Outcome, Statements)) -> f64 {
+        let (limits, entries, calls) = (self.limits, LOG_ENTRIES as f64, outcome.per_cpu_second());
+        let limit = 1.0 / (1.0 / limits.echo + entries / limits.log_rows);
+        let (writes, commits) =
+            (spent.writes / outcome.calls.max(1) as f64, spent.commits / outcome.calls.max(1) as f64);
+        table.row(
+            &format!("{what} (Log, 100 entries) per CPU-second"),
+            format!("{} = {:.0} % of the limit", rounded(calls * entries), 100.0 * calls / limit),
+            "≥ 60 %",
+            format!(
+                "limit {} entries from echo and raw log rows; {writes:.2} writes and {commits:.3} commits a call ({:.0} % of \
+                 echo and those writes)",
+                rounded(limit * entries),
+                100.0 * calls * (1.0 / limits.echo + writes / limits.writes),
+            ),
+        );
+        calls / limit
     }
 }
 
@@ -252,7 +271,8 @@ fn http_get(url: &str) -> Result<String, Trouble> {
     Ok(page)
 }
 
-async fn limits(folder: &Path, length: Duration) -> Result<Limits, Trouble> {
+/// What transport and database do alone, with a table of that many rows.
+pub(crate) async fn limits(folder: &Path, length: Duration, rows: u64) -> Result<Limits, Trouble> {
     let mut server = Command::new(programs::find("echo_server")?).stdout(Stdio::piped()).spawn()?;
     let mut line = String::new();
     BufReader::new(server.stdout.take().ok_or("no output")?).read_line(&mut line)?;
@@ -267,7 +287,7 @@ async fn limits(folder: &Path, length: Duration) -> Result<Limits, Trouble> {
     server.wait()?;
 
     let mut raw = Command::new(programs::find("sqlite_limits")?);
-    raw.args(["--rows", RAW_ROWS, "--secs", &length.as_secs().clamp(1, 3).to_string(), "--dir"]).arg(folder);
+    raw.args(["--rows", &rows.to_string(), "--secs", &length.as_secs().clamp(1, 3).to_string(), "--dir"]).arg(folder);
     let raw = raw.output()?;
     let raw = String::from_utf8(raw.stdout)?;
     let figure = |name: &str| -> Result<f64, Trouble> {
@@ -282,14 +302,14 @@ async fn limits(folder: &Path, length: Duration) -> Result<Limits, Trouble> {
     })
 }
 
-fn token(client: &Client, entity: &str, r#type: &str, payload: &str) -> Result<String, Trouble> {
+pub(crate) fn token(client: &Client, entity: &str, r#type: &str, payload: &str) -> Result<String, Trouble> {
     let credentials = Credentials { r#type: r#type.to_owned(), payload: payload.to_owned() };
     let request = AuthenticateRequest { entity: entity.to_owned(), credentials: Some(credentials) };
     Ok(call(client, auth_service::AUTHENTICATE, &request)?.access_token)
 }
 
 /// A configuration of an ordinary size, different for each `edition`.
-fn sample_config(edition: u64) -> serde_json::Value {
+pub(crate) fn sample_config(edition: u64) -> serde_json::Value {
     let component = |number: u64| {
         serde_json::json!({
             "name": format!("motor-{number}"), "api": "rdk:component:motor", "model": "acme:motors:stepper",
@@ -302,7 +322,7 @@ fn sample_config(edition: u64) -> serde_json::Value {
     })
 }
 
-fn log_entry(call: u64, entry: usize) -> LogEntry {
+pub(crate) fn log_entry(call: u64, entry: usize) -> LogEntry {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     LogEntry {
         host: "bench".into(),

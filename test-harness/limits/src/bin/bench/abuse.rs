@@ -1,0 +1,421 @@
+//! The fleet server under everything that nobody should send, beside callers who behave.
+//!
+//! Those who behave are timed twice: alone, and while ten thousand connections say nothing, a thousand tails are not
+//! read, and others send frames that are none, messages of 64 MiB, documents that are too deep and texts that are no
+//! texts, as fast as they are answered. What is refused must be refused in so many words; nothing may be a fault of the server.
+
+use std::{
+    collections::BTreeMap,
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    path::Path,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use api::{
+    client::Client,
+    pb::platform::{
+        app::v1::{
+            Authorization, CreateKeyRequest, CreateLocationRequest, GetRobotPartLogsRequest, GetRobotPartRequest,
+            LogRequest, TailRobotPartLogsRequest, UpdateRobotPartRequest, app_service,
+        },
+        common::v1::LogEntry,
+    },
+};
+use prost::Message as _;
+use test_harness::real::{
+    device::Device,
+    fleet::{Fleet, call, init},
+};
+
+use crate::{
+    Trouble,
+    fleet::{resident_mb, token},
+    table::Table,
+};
+
+/// Connections that never say anything.
+const IDLE: usize = 10_000;
+/// Tails that are never read: as many as one part may have, of several parts.
+const TAILS: usize = 1_000;
+const TAILS_PER_PART: usize = 64;
+/// Callers who behave, and how long each waits between two calls.
+const CALLERS: usize = 4;
+const PAUSE: Duration = Duration::from_millis(5);
+/// Threads that do not.
+const ABUSERS: usize = 4;
+
+/// Adds a row for memory, one for time, and one that counts what the abusers heard.
+pub(crate) async fn measure(folder: &Path, secs: u64, table: &mut Table) -> Result<(), Trouble> {
+    raise_descriptors();
+    let data = folder.join("abuse");
+    let fleet = Fleet::start(&data, "127.0.0.1:0", None, &folder.join("abuse.log"))?;
+    let owner = init(&data, None)?;
+    let client = fleet.client(&owner)?;
+    let mut parts = Vec::new();
+    for number in 0..TAILS.div_ceil(TAILS_PER_PART) {
+        let name = format!("machine-{number}");
+        parts.push(Device::create(&client, &owner.organization_id, &name, &name)?.part_id);
+    }
+    let token = token(&client, &owner.key_id, "api-key", owner.key.expose())?;
+    let address = fleet.url.strip_prefix("http://").ok_or("not http")?.to_owned();
+    // Those who behave have a key of their own: limits are by key.
+    let behaving = own_key(&client, &owner.organization_id)?;
+    let (length, pid) = (Duration::from_secs(secs), fleet.process.pid());
+    let callers = |length| {
+        let (url, token, part) = (fleet.url.clone(), behaving.clone(), parts.first().cloned().unwrap_or_default());
+        callers(url, token, part, length)
+    };
+    let alone = callers(length).await?;
+
+    let over = Arc::new(AtomicBool::new(false));
+    let most = Arc::new(AtomicU64::new(0));
+    let idle = (0..IDLE).filter_map(|_| TcpStream::connect(&address).ok()).collect::<Vec<_>>();
+    let tails = open_tails(&address, &token, &parts)?;
+    let heard = Arc::new(Mutex::new(BTreeMap::<String, u64>::new()));
+    let mut threads = vec![std::thread::spawn({
+        let (over, most) = (over.clone(), most.clone());
+        move || {
+            while !over.load(Relaxed) {
+                most.fetch_max(resident_mb(pid) as u64, Relaxed);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    })];
+    for number in 0..ABUSERS {
+        let (over, heard, address, token) = (over.clone(), heard.clone(), address.clone(), token.clone());
+        let (parts, organization) = (parts.clone(), owner.organization_id.clone());
+        threads.push(std::thread::spawn(move || {
+            let sent = calls(&parts, &organization);
+            for turn in number.. {
+                if over.load(Relaxed) {
+                    return;
+                }
+                let said = match turn % 4 {
+                    0 => garbage(&address, turn),
+                    1 => huge(&address, &token),
+                    _ => match sent.get(turn % sent.len().max(1)) {
+                        Some((path, body)) => match post(&address, path, &token, body).as_str() {
+                            // Whose fault it is has to be found.
+                            "13" => format!("13 for request {}", turn % sent.len()),
+                            said => said.to_owned(),
+                        },
+                        None => return,
+                    },
+                };
+                *heard.lock().unwrap_or_else(PoisonError::into_inner).entry(said).or_default() += 1;
+            }
+        }));
+    }
+    // What the tails do not read.
+    let flood = flood(&fleet.url, &behaving, &parts, over.clone());
+    let beside = callers(length).await;
+    over.store(true, Relaxed);
+    let lines = flood.await??;
+    for thread in threads {
+        thread.join().map_err(|_| "an abuser panicked")?;
+    }
+    let beside = beside?;
+    let open = idle.len();
+    drop((idle, tails));
+    let heard = heard.lock().unwrap_or_else(PoisonError::into_inner).clone();
+
+    table.row(
+        "abused: RSS at most",
+        format!("{} MB", most.load(Relaxed)),
+        "≤ 512 MB",
+        format!("{open} silent connections, {TAILS} unread tails of {} parts, {lines} lines meanwhile", parts.len()),
+    );
+    table.row(
+        "abused: p99 of other callers",
+        format!("{:.1} times that of before", beside.1.as_secs_f64() / alone.1.as_secs_f64()),
+        "≤ 2",
+        format!(
+            "{CALLERS} callers; before p50 {:.2?} p99 {:.2?}, then {:.2?} {:.2?}",
+            alone.0, alone.1, beside.0, beside.1
+        ),
+    );
+    table.row(
+        "abused: what the abusers heard",
+        heard.iter().map(|(said, count)| format!("{said}: {count}")).collect::<Vec<_>>().join(", "),
+        "no fault of the server (13)",
+        "gRPC status; \"cut off\" where the connection was closed without one".to_owned(),
+    );
+    fleet.process.stop()?;
+    Ok(())
+}
+
+/// A token of another key that owns the organization.
+fn own_key(client: &Client, organization: &str) -> Result<String, Trouble> {
+    let authorization = Authorization {
+        authorization_type: "role".into(),
+        authorization_id: "organization_owner".into(),
+        resource_type: "organization".into(),
+        resource_id: organization.into(),
+        organization_id: organization.into(),
+        identity_type: "api-key".into(),
+        ..Default::default()
+    };
+    let request = CreateKeyRequest { authorizations: vec![authorization], name: "behaves".into() };
+    let made = call(client, app_service::CREATE_KEY, &request)?;
+    token(client, &made.id, "api-key", &made.key)
+}
+
+/// 20,000 ends of connections are here.
+fn raise_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
+/// p50 and p99 of calls that are made at a steady pace.
+async fn callers(url: String, token: String, part: String, length: Duration) -> Result<(Duration, Duration), Trouble> {
+    let work = move || -> Result<Vec<Duration>, Trouble> {
+        let address = url.strip_prefix("http://").ok_or("not http")?.to_owned();
+        let body = GetRobotPartRequest { id: part }.encode_to_vec();
+        let one = || -> Result<Vec<Duration>, String> {
+            let mut times = Vec::new();
+            let (begin, mut stream) = (Instant::now(), None);
+            while begin.elapsed() < length {
+                let asked = Instant::now();
+                let said =
+                    ask(&mut stream, &address, "/platform.app.v1.AppService/GetRobotPart", &token, &framed(&body));
+                if said != "0" {
+                    return Err(format!("a caller who behaves heard {said}"));
+                }
+                times.push(asked.elapsed());
+                std::thread::sleep(PAUSE);
+            }
+            Ok(times)
+        };
+        let times = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..CALLERS).map(|_| scope.spawn(one)).collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().map_err(|_| "panicked".to_owned())?)
+                .collect::<Result<Vec<_>, _>>()
+        })?;
+        let mut times: Vec<Duration> = times.into_iter().flatten().collect();
+        times.sort();
+        Ok(times)
+    };
+    let times = tokio::task::spawn_blocking(work).await??;
+    let at = |part: usize| times.get(times.len() * part / 100).copied().ok_or("no calls");
+    Ok((at(50)?, at(99)?))
+}
+
+/// Tails by gRPC-Web, opened and never read.
+fn open_tails(address: &str, token: &str, parts: &[String]) -> Result<Vec<TcpStream>, Trouble> {
+    let mut open = Vec::new();
+    for number in 0..TAILS {
+        let id = parts.get(number / TAILS_PER_PART).cloned().unwrap_or_default();
+        let body = framed(&TailRobotPartLogsRequest { id, ..Default::default() }.encode_to_vec());
+        let mut stream = TcpStream::connect(address)?;
+        write!(stream, "{}", head("/platform.app.v1.AppService/TailRobotPartLogs", token, address, body.len()))?;
+        stream.write_all(&body)?;
+        open.push(stream);
+    }
+    Ok(open)
+}
+
+/// Lines for every part that has tails, until it is over; how many.
+fn flood(
+    url: &str,
+    token: &str,
+    parts: &[String],
+    over: Arc<AtomicBool>,
+) -> tokio::task::JoinHandle<Result<u64, Trouble>> {
+    let (address, token) = (url.trim_start_matches("http://").to_owned(), token.to_owned());
+    let parts = parts.to_vec();
+    tokio::task::spawn_blocking(move || {
+        let (mut stream, mut lines) = (None, 0);
+        while !over.load(Relaxed) {
+            for part in &parts {
+                let entry = |n| LogEntry {
+                    level: "info".into(),
+                    message: format!("{lines} {n} {}", "x".repeat(200)),
+                    ..Default::default()
+                };
+                let body = LogRequest { id: part.clone(), logs: (0..100).map(entry).collect() }.encode_to_vec();
+                let said = ask(&mut stream, &address, "/platform.app.v1.RobotService/Log", &token, &framed(&body));
+                if said != "0" {
+                    return Err(format!("a device heard {said}").into());
+                }
+                lines += 100;
+            }
+        }
+        Ok(lines)
+    })
+}
+
+/// Bytes that are no HTTP, or begin like HTTP/2 and go on like nothing.
+fn garbage(address: &str, turn: usize) -> String {
+    let Ok(mut stream) = TcpStream::connect(address) else { return "cut off".into() };
+    let _ = stream.set_read_timeout(Some(Duration::from_millis(200)));
+    let mut seed = turn as u64 | 1;
+    let noise: Vec<u8> = (0..4096)
+        .map(|_| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 56) as u8
+        })
+        .collect();
+    if turn % 8 < 4 {
+        let _ = stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    }
+    let _ = stream.write_all(&noise);
+    let _ = stream.read(&mut [0; 1024]);
+    "cut off".into()
+}
+
+/// A message of 64 MiB, all of it sent as far as the server takes it.
+fn huge(address: &str, token: &str) -> String {
+    let Ok(mut stream) = TcpStream::connect(address) else { return "cut off".into() };
+    let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
+    let _ = stream.set_write_timeout(Some(Duration::from_secs(10)));
+    let bytes: u32 = 64 << 20;
+    let head = head("/platform.app.v1.AppService/UpdateRobotPart", token, address, bytes as usize + 5);
+    let _ = stream.write_all(head.as_bytes());
+    let mut prefix = vec![0];
+    prefix.extend(bytes.to_be_bytes());
+    let _ = stream.write_all(&prefix);
+    let chunk = vec![b'x'; 1 << 20];
+    for _ in 0..64 {
+        if stream.write_all(&chunk).is_err() {
+            break;
+        }
+    }
+    answer(&mut stream).map_or("cut off".into(), |(said, _)| said)
+}
+
+/// Requests that are well-formed frames with something in them that is not acceptable.
+fn calls(parts: &[String], organization: &str) -> Vec<(&'static str, Vec<u8>)> {
+    let part = parts.first().cloned().unwrap_or_default();
+    let update = |json: String| {
+        let request = UpdateRobotPartRequest {
+            id: part.clone(),
+            name: "arm".into(),
+            robot_config_json: Some(json),
+            ..Default::default()
+        };
+        ("/platform.app.v1.AppService/UpdateRobotPart", request.encode_to_vec())
+    };
+    let logs = |request: GetRobotPartLogsRequest| {
+        let request = GetRobotPartLogsRequest { id: part.clone(), ..request };
+        ("/platform.app.v1.AppService/GetRobotPartLogs", request.encode_to_vec())
+    };
+    let location = |name: &str| {
+        let request = CreateLocationRequest {
+            organization_id: organization.to_owned(),
+            name: name.into(),
+            parent_location_id: Some("'; DROP TABLE parts; --".into()),
+        };
+        ("/platform.app.v1.AppService/CreateLocation", request.encode_to_vec())
+    };
+    // Messages in messages, deeper than any reader goes.
+    let mut deep = Vec::new();
+    for _ in 0..2_000 {
+        let mut outer = vec![0x2a];
+        prost::encoding::encode_varint(deep.len() as u64, &mut outer);
+        outer.extend(&deep);
+        deep = outer;
+    }
+    vec![
+        update("[".repeat(500_000)),
+        update("{\"a\":".repeat(100_000)),
+        update(format!("{{\"a\": \"{}\"}}", "x".repeat(2 << 20))),
+        update("{\"a\": \"\u{0}\"}".into()),
+        logs(GetRobotPartLogsRequest { page_token: Some("9".repeat(100_000)), ..Default::default() }),
+        logs(GetRobotPartLogsRequest {
+            page_token: Some("'; DELETE FROM log_blocks; --".into()),
+            ..Default::default()
+        }),
+        logs(GetRobotPartLogsRequest { limit: Some(i64::MIN), ..Default::default() }),
+        logs(GetRobotPartLogsRequest { limit: Some(i64::MAX), filter: Some("%_\\'\"".into()), ..Default::default() }),
+        logs(GetRobotPartLogsRequest { range: Some("999999999999999999d".into()), ..Default::default() }),
+        location("a\0b"),
+        location("%s%n${jndi:ldap://x}"),
+        ("/platform.app.v1.AppService/UpdateRobotPart", deep),
+        // A text that is no UTF-8, a length that goes beyond the message, a tag of no kind.
+        ("/platform.app.v1.AppService/GetRobotPart", vec![0x0a, 0x04, 0xff, 0xfe, 0xc0, 0x80]),
+        ("/platform.app.v1.AppService/GetRobotPart", vec![0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f]),
+        ("/platform.app.v1.AppService/GetRobotPart", vec![0x07, 0x00]),
+        ("/platform.app.v1.AppService/NoSuchThing", vec![]),
+        ("/../../etc/passwd", vec![]),
+    ]
+}
+
+fn post(address: &str, path: &str, token: &str, body: &[u8]) -> String {
+    ask(&mut None, address, path, token, &framed(body))
+}
+
+/// One call by gRPC-Web on a connection that is kept; its status.
+fn ask(stream: &mut Option<TcpStream>, address: &str, path: &str, token: &str, body: &[u8]) -> String {
+    let mut once = || -> std::io::Result<String> {
+        let open = match stream.take() {
+            Some(open) => open,
+            None => {
+                let new = TcpStream::connect(address)?;
+                new.set_nodelay(true)?;
+                new.set_read_timeout(Some(Duration::from_secs(20)))?;
+                new
+            }
+        };
+        let mut open = open;
+        let mut request = head(path, token, address, body.len()).into_bytes();
+        request.extend(body);
+        open.write_all(&request)?;
+        let (said, keeps) = answer(&mut open)?;
+        if keeps {
+            *stream = Some(open);
+        }
+        Ok(said)
+    };
+    once().unwrap_or_else(|_| "cut off".into())
+}
+
+fn head(path: &str, token: &str, address: &str, length: usize) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\
+         Content-Type: application/grpc-web+proto\r\nX-Grpc-Web: 1\r\nContent-Length: {length}\r\n\r\n"
+    )
+}
+
+fn framed(message: &[u8]) -> Vec<u8> {
+    let mut body = vec![0];
+    body.extend((message.len() as u32).to_be_bytes());
+    body.extend(message);
+    body
+}
+
+/// The gRPC status of an answer, and whether the connection can be used again.
+fn answer(stream: &mut TcpStream) -> std::io::Result<(String, bool)> {
+    let (mut text, mut chunk) = (Vec::new(), [0; 16 << 10]);
+    let whole = |text: &[u8]| -> Option<bool> {
+        let text = String::from_utf8_lossy(text).to_ascii_lowercase();
+        let (head, body) = text.split_once("\r\n\r\n")?;
+        // In chunks until the empty one, or nothing at all.
+        let chunked = head.contains("transfer-encoding: chunked");
+        let ended =
+            if chunked { body.ends_with("0\r\n\r\n") } else { head.contains("content-length: 0") || !body.is_empty() };
+        ended.then_some(!head.contains("connection: close"))
+    };
+    let keeps = loop {
+        if let Some(keeps) = whole(&text) {
+            break keeps;
+        }
+        match stream.read(&mut chunk)? {
+            0 if text.is_empty() => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            0 => break false,
+            count => text.extend(chunk.get(..count).unwrap_or_default()),
+        }
+    };
+    let said = String::from_utf8_lossy(&text).to_ascii_lowercase();
+    let status = said.rsplit("grpc-status:").next().filter(|_| said.contains("grpc-status:"));
+    let status = status.map(|rest| rest.trim_start().chars().take_while(char::is_ascii_digit).collect::<String>());
+    let http = || format!("http {}", said.split(' ').nth(1).unwrap_or("?"));
+    Ok((status.unwrap_or_else(http), keeps))
+}

@@ -1,0 +1,325 @@
+//! The fleet server with ten, ten thousand and a million machines in its store, and with ten million lines of logs.
+//!
+//! The store is filled by SQL, in the server's own tables and before it starts: what is asked is what it costs to have
+//! them, not to make them. Each figure is a part of the composite limit measured with a raw table of as many rows, so
+//! that what a larger tree costs any engine is taken out; what is left should not depend on the size.
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use api::pb::platform::{
+    app::{
+        agent::v1::{DeviceAgentConfigRequest, DeviceAgentConfigResponse, agent_device_service},
+        v1::{
+            GetRobotPartLogsRequest, GetRobotPartRequest, GetRobotPartResponse, LogRequest, LogResponse,
+            UpdateRobotPartRequest, UpdateRobotPartResponse, app_service, robot_service,
+        },
+    },
+    common::v1::LogEntry,
+};
+use limits::load::{CONNECTIONS, Loop};
+use prost::Message as _;
+use prost_types::Timestamp;
+use rusqlite::{Connection, params};
+use test_harness::real::fleet::{Fleet, call, init};
+
+use crate::{
+    Trouble,
+    fleet::{Bench, log_entry, sample_config, token},
+    table::Table,
+};
+
+/// Machines in the store.
+const SIZES: [u64; 3] = [10, 10_000, 1_000_000];
+/// Of one location.
+const MACHINES_PER_LOCATION: u64 = 100;
+/// Lines of an ordinary part, and how many parts have them.
+const LINES: u64 = 10_000;
+const PARTS: u64 = 1_000;
+/// Lines of the part that is searched.
+const LINES_SEARCHED: u64 = 100_000;
+/// Lines of one call, which is one block.
+const LINES_PER_BLOCK: u64 = 100;
+/// Between two lines.
+const MILLIS_PER_LINE: u64 = 10;
+/// Calls of which the median is taken.
+const CALLS: usize = 200;
+
+/// Adds a row for each operation and size, and one for each operation that compares them.
+pub(crate) async fn measure(folder: &Path, secs: u64, table: &mut Table) -> Result<(), Trouble> {
+    let length = Duration::from_secs(secs);
+    let mut parts_of_limit: [Vec<f64>; 4] = Default::default();
+    for machines in SIZES {
+        let data = folder.join(format!("scale-{machines}"));
+        let owner = init(&data, None)?;
+        let begin = Instant::now();
+        fill(&data.join("state.db"), &owner.organization_id, machines)?;
+        println!("filled with {machines} machines in {:.1} s", begin.elapsed().as_secs_f64());
+        let raw = folder.join(format!("raw-{machines}"));
+        std::fs::create_dir_all(&raw)?;
+        let limits = crate::fleet::limits(&raw, length, machines.max(1_000)).await?;
+        std::fs::remove_dir_all(&raw)?;
+        // One key asks as fast as it can.
+        let fleet =
+            Fleet::start_with(&data, "127.0.0.1:0", None, &folder.join("scale.log"), &["--calls-per-key", "0"])?;
+        let client = fleet.client(&owner)?;
+        let token = token(&client, &owner.key_id, "api-key", owner.key.expose())?;
+        let bench = Bench { fleet: &fleet, limits: &limits, length };
+        let figures = operations(&bench, &token, machines, table).await?;
+        figures.into_iter().zip(&mut parts_of_limit).for_each(|(figure, all)| all.push(figure));
+        fleet.process.stop()?;
+        std::fs::remove_dir_all(&data)?;
+    }
+    for (what, parts) in ["heartbeat", "GetRobotPart", "UpdateRobotPart", "Log"].iter().zip(&parts_of_limit) {
+        let least = parts.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = parts.iter().copied().fold(0.0, f64::max);
+        table.row(
+            &format!("{what}: part of the limit at 10 … 1,000,000 machines"),
+            parts.iter().map(|part| format!("{:.0} %", 100.0 * part)).collect::<Vec<_>>().join(" … "),
+            "within 20 %",
+            format!("they differ by {:.0} %", 100.0 * (1.0 - least / most)),
+        );
+    }
+    logs(folder, table).await
+}
+
+/// The four operations on parts all over the store.
+async fn operations(bench: &Bench<'_>, token: &str, machines: u64, table: &mut Table) -> Result<[f64; 4], Trouble> {
+    let bearer = || Some(token.to_owned());
+    // A device is one connection; who looks and changes does so everywhere.
+    let own = |connection: u64| part(connection * machines / CONNECTIONS as u64);
+    let anywhere = move |connection: u64, number: u64| scattered(connection * 1_000_003 + number) % machines;
+    let connections = 0..CONNECTIONS as u64;
+    let of = |what: &str| format!("{machines} machines: {what}");
+
+    let loops = connections.clone().map(|connection| {
+        let id = own(connection);
+        let request = move |_| DeviceAgentConfigRequest { id: id.clone(), ..Default::default() };
+        Loop { bearer: bearer(), request: Box::new(request) }
+    });
+    let path = agent_device_service::DEVICE_AGENT_CONFIG.path;
+    let row = bench.run::<_, DeviceAgentConfigResponse>(path, loops.collect()).await?;
+    let heartbeat = bench.report(table, &of("heartbeat"), row, "≥ 50 %");
+
+    let loops = connections.clone().map(|connection| {
+        let request = move |number| GetRobotPartRequest { id: part(anywhere(connection, number)) };
+        Loop { bearer: bearer(), request: Box::new(request) }
+    });
+    let row = bench.run::<_, GetRobotPartResponse>(app_service::GET_ROBOT_PART.path, loops.collect()).await?;
+    let get = bench.report(table, &of("GetRobotPart"), row, "≥ 50 %");
+
+    let loops = connections.clone().map(|connection| {
+        let request = move |number: u64| {
+            let machine = anywhere(connection, number);
+            UpdateRobotPartRequest {
+                id: part(machine),
+                name: format!("machine-{machine}-main"),
+                robot_config_json: Some(sample_config(number + 1).to_string()),
+                ..Default::default()
+            }
+        };
+        Loop { bearer: bearer(), request: Box::new(request) }
+    });
+    let path = app_service::UPDATE_ROBOT_PART.path;
+    let row = bench.run::<_, UpdateRobotPartResponse>(path, loops.collect()).await?;
+    let update = bench.report(table, &of("UpdateRobotPart"), row, "≥ 40 %");
+
+    let loops = connections.map(|connection| {
+        let id = own(connection);
+        let request = move |number: u64| LogRequest {
+            id: id.clone(),
+            logs: (0..LINES_PER_BLOCK as usize).map(|entry| log_entry(number, entry)).collect(),
+        };
+        Loop { bearer: bearer(), request: Box::new(request) }
+    });
+    let row = bench.run::<_, LogResponse>(robot_service::LOG.path, loops.collect()).await?;
+    let log = bench.report_log(table, &of("log entries"), row);
+    Ok([heartbeat, get, update, log])
+}
+
+/// Ten million lines of a thousand parts, and more of one.
+async fn logs(folder: &Path, table: &mut Table) -> Result<(), Trouble> {
+    let data = folder.join("scale-logs");
+    let owner = init(&data, None)?;
+    fill(&data.join("state.db"), &owner.organization_id, PARTS)?;
+    // One line by the server itself: how it marks a block is its own affair.
+    let started = || Fleet::start(&data, "127.0.0.1:0", None, &folder.join("scale.log"));
+    let mut fleet = started()?;
+    let mut client = fleet.client(&owner)?;
+    let first = LogRequest { id: part(0), logs: vec![log_entry(0, 0)] };
+    call(&client, robot_service::LOG, &first)?;
+    fleet.process.stop()?;
+    let begin = Instant::now();
+    let bytes = fill_logs(&data.join("logs.db"))?;
+    let lines = PARTS * LINES + LINES_SEARCHED;
+    println!("filled with {lines} lines in {:.1} s, {} MB", begin.elapsed().as_secs_f64(), bytes >> 20);
+    fleet = started()?;
+    client = fleet.client(&owner)?;
+
+    let median = |mut ask: Box<dyn FnMut(usize) -> Result<(), Trouble>>| -> Result<Duration, Trouble> {
+        let mut times = Vec::new();
+        for number in 0..CALLS {
+            let begin = Instant::now();
+            ask(number)?;
+            times.push(begin.elapsed());
+        }
+        times.sort();
+        times.get(CALLS / 2).copied().ok_or_else(|| "no calls".into())
+    };
+    let anyone = |number: usize| part(1 + scattered(number as u64) % (PARTS - 1));
+    let point = median(Box::new(|number| {
+        call(&client, app_service::GET_ROBOT_PART, &GetRobotPartRequest { id: anyone(number) })?;
+        Ok(())
+    }))?;
+    let page = median(Box::new(|number| {
+        let request = GetRobotPartLogsRequest { id: anyone(number), ..Default::default() };
+        let page = call(&client, app_service::GET_ROBOT_PART_LOGS, &request)?;
+        (page.logs.len() == 100).then_some(()).ok_or_else(|| "a page of a hundred lines".into())
+    }))?;
+    table.row(
+        "logs, 10 million lines of 1,000 parts: first page of 100",
+        format!("{:.1} point reads", page.as_secs_f64() / point.as_secs_f64()),
+        "≤ 20",
+        format!("medians of {CALLS} calls: {page:.2?}, GetRobotPart {point:.2?}"),
+    );
+    let mut longest = Duration::ZERO;
+    for filter in ["needle", "there is no such word"] {
+        for _ in 0..5 {
+            let request =
+                GetRobotPartLogsRequest { id: part(0), filter: Some(filter.to_owned()), ..Default::default() };
+            let begin = Instant::now();
+            let page = call(&client, app_service::GET_ROBOT_PART_LOGS, &request)?;
+            longest = longest.max(begin.elapsed());
+            if page.logs.len() != usize::from(filter == "needle") || !page.next_page_token.is_empty() {
+                return Err(format!("{} lines with {filter:?}", page.logs.len()).into());
+            }
+        }
+    }
+    table.row(
+        "logs: a rare word in a part's 100,000 lines",
+        format!("{longest:.2?}"),
+        "≤ 1 s",
+        "the longest of ten; in the oldest line, or in none".to_owned(),
+    );
+    fleet.process.stop()?;
+    std::fs::remove_dir_all(&data)?;
+    Ok(())
+}
+
+/// A number that is nowhere near the one for the next.
+fn scattered(number: u64) -> u64 {
+    let mixed = (number ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (mixed ^ (mixed >> 29)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 20
+}
+
+/// The id of a machine's part.
+fn part(machine: u64) -> String {
+    format!("0a000000-0000-4000-8000-{machine:012x}")
+}
+
+/// Locations, machines, parts and what else each has.
+fn fill(state: &Path, organization: &str, machines: u64) -> Result<(), Trouble> {
+    let mut connection = Connection::open(state)?;
+    connection.execute_batch("PRAGMA synchronous = OFF; PRAGMA cache_size = -262144;")?;
+    let transaction = connection.transaction()?;
+    let numbers = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?1)";
+    let (machines, locations) = (i64::try_from(machines)?, i64::try_from(machines.div_ceil(MACHINES_PER_LOCATION))?);
+    let statement = |rest: &str| format!("{numbers} {rest}").replace("EVERY", &MACHINES_PER_LOCATION.to_string());
+    transaction.execute(
+        &statement(
+            "INSERT INTO locations (id, organization_id, parent_id, name, region, created_at)
+             SELECT printf('0b000000-0000-4000-8000-%012x', i), ?2, NULL, 'hall ' || i, '', 1 FROM n",
+        ),
+        params![locations, organization],
+    )?;
+    transaction.execute(
+        &statement(
+            "INSERT INTO machines (id, location_id, name, created_at)
+             SELECT printf('0c000000-0000-4000-8000-%012x', i),
+                    printf('0b000000-0000-4000-8000-%012x', i / EVERY), 'machine-' || i, 1 FROM n",
+        ),
+        params![machines],
+    )?;
+    transaction.execute(
+        &statement(
+            "INSERT INTO parts (id, machine_id, name, dns_name, main, config, updated_at, created_at)
+             SELECT printf('0a000000-0000-4000-8000-%012x', i), printf('0c000000-0000-4000-8000-%012x', i),
+                    'machine-' || i || '-main', 'machine-' || i || '-main', 1, ?2, 1, 1 FROM n",
+        ),
+        params![machines, sample_config(0).to_string()],
+    )?;
+    transaction.execute(
+        &statement(
+            "INSERT INTO part_presence (part_id, last_access)
+             SELECT printf('0a000000-0000-4000-8000-%012x', i), 1 FROM n",
+        ),
+        params![machines],
+    )?;
+    transaction.commit()?;
+    connection.execute_batch("ANALYZE; PRAGMA wal_checkpoint(TRUNCATE);")?;
+    Ok(())
+}
+
+/// Blocks as the server writes them; how many bytes.
+fn fill_logs(logs: &Path) -> Result<u64, Trouble> {
+    let mut connection = Connection::open(logs)?;
+    connection.execute_batch("PRAGMA synchronous = OFF; PRAGMA cache_size = -262144;")?;
+    let (last, levels): (i64, i64) =
+        connection.query_row("SELECT id, levels FROM log_blocks", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    connection.execute("DELETE FROM log_blocks", [])?;
+    // Older than the line that was there, so that nothing is from the future.
+    let blocks = PARTS * LINES / LINES_PER_BLOCK + LINES_SEARCHED / LINES_PER_BLOCK;
+    let mut id = last - i64::try_from(blocks)? - 1;
+    let now = u64::try_from(last / 1_000)?;
+    let transaction = connection.transaction()?;
+    let mut bytes = 0;
+    {
+        let mut insert = transaction.prepare(
+            "INSERT INTO log_blocks (id, part_id, first_ms, last_ms, levels, bytes, body)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        )?;
+        let mut put = |machine: u64, block: u64, blocks: u64| -> Result<(), Trouble> {
+            let first = now - (blocks - block) * LINES_PER_BLOCK * MILLIS_PER_LINE;
+            let mut body = Vec::new();
+            for n in 0..LINES_PER_BLOCK {
+                let at = first + n * MILLIS_PER_LINE;
+                let time =
+                    Timestamp { seconds: i64::try_from(at / 1000)?, nanos: i32::try_from(at % 1000 * 1_000_000)? };
+                let mut entry = LogEntry { time: Some(time), ..log_entry(block, usize::try_from(n)?) };
+                if machine == 0 && block == 0 && n == 0 {
+                    entry.message.push_str(", and a needle");
+                }
+                // One element of a repeated field, as the block's encoding is.
+                body.push(0x0a);
+                entry.encode_length_delimited(&mut body)?;
+            }
+            id += 1;
+            bytes += body.len() as u64;
+            let last = first + (LINES_PER_BLOCK - 1) * MILLIS_PER_LINE;
+            insert.execute(params![
+                id,
+                part(machine),
+                i64::try_from(first)?,
+                i64::try_from(last)?,
+                levels,
+                i64::try_from(body.len())?,
+                body
+            ])?;
+            Ok(())
+        };
+        for block in 0..LINES_SEARCHED / LINES_PER_BLOCK {
+            put(0, block, LINES_SEARCHED / LINES_PER_BLOCK)?;
+        }
+        // As they would have come: everybody a block, and again.
+        for block in 0..LINES / LINES_PER_BLOCK {
+            for machine in 1..PARTS {
+                put(machine, block, LINES / LINES_PER_BLOCK)?;
+            }
+        }
+    }
+    transaction.commit()?;
+    connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE);")?;
+    Ok(bytes)
+}
