@@ -130,7 +130,7 @@ pub(super) fn improv(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     let says = |words: &str| {
         until(&board, words, || Some(log()).filter(|said| said.contains(words) || said.contains("\nended ")))
             .and_then(|said| ensure(said.contains(words), || format!("not {words:?}, but {said}")))
-            .map_err(|trouble| Trouble(format!("{trouble}\n{}", log())))
+            .map_err(|trouble| Trouble(format!("{trouble}\n{}\n{}", log(), board.journal())))
     };
     says("waits")?;
     ensure(log().contains("needs a person: True") && log().contains("HomeNet"), log)?;

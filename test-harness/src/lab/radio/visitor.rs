@@ -8,10 +8,7 @@ use super::{
     board::RadioBoard,
     probes::{PROBES, Probe},
 };
-use crate::{
-    lab::board::Target,
-    real::{PATIENCE, Trouble},
-};
+use crate::{lab::board::Target, real::Trouble};
 
 /// Where a phone finds the page.
 const PAGE: &str = "http://10.42.0.1";
@@ -169,6 +166,9 @@ pub(super) fn doors(board: &RadioBoard) -> Option<Value> {
 fn is_open(board: &RadioBoard) -> bool {
     doors(board).is_some_and(|doors| doors["hotspot"] == "DOOR_OPEN")
 }
+
+/// How long something on a board is waited for. All of it is emulated, and this machine may be busy with other things.
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Waits, and on giving up tells what NetworkManager and the agent say. Asks once a second: asking is emulated too, and
 /// would be most of what the board does.
