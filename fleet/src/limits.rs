@@ -48,7 +48,7 @@ pub const REGISTRY_ITEMS_MAX: i64 = 10_000;
 
 /// Until an answer begins. The slowest list takes seconds; a message that takes longer to arrive never will.
 pub const CALL_WITHIN: Duration = Duration::from_secs(60);
-/// Connections at the same time, if nobody says otherwise. A quiet one costs about 15 KiB.
+/// Connections at the same time, if nobody says otherwise. A quiet one costs about 20 KiB.
 pub const CONNECTIONS_MAX: usize = 65_536;
 /// Calls at the same time on one connection.
 pub const CALLS_PER_CONNECTION_MAX: u32 = 256;

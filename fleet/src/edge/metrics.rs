@@ -195,6 +195,11 @@ fn write_store(page: &mut String, store: &Store) -> fmt::Result {
     for (name, counted) in &counted {
         writeln!(page, "fleet_store_commits_total{{database=\"{name}\"}} {}", counted.commits)?;
     }
+    writeln!(page, "# HELP fleet_store_writes_waiting Writes that wait for their turn.")?;
+    writeln!(page, "# TYPE fleet_store_writes_waiting gauge")?;
+    for (name, db) in [("state", &store.state), ("logs", &store.logs)] {
+        writeln!(page, "fleet_store_writes_waiting{{database=\"{name}\"}} {}", db.waiting())?;
+    }
     Ok(())
 }
 

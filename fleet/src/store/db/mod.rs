@@ -231,6 +231,11 @@ impl Db {
         self.inner.remote
     }
 
+    /// Writes that wait for their turn.
+    pub fn waiting(&self) -> usize {
+        self.inner.writes.max_capacity().saturating_sub(self.inner.writes.capacity())
+    }
+
     /// How much was asked of this database since it was opened.
     pub fn counted(&self) -> Counted {
         self.inner.counters.now()
