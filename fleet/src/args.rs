@@ -3,12 +3,15 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use prost_types::Timestamp;
 
 use crate::{
     authz::Role,
     edge::{proxy::Network, throttle::Limits},
     limits::CONNECTIONS_MAX,
+    mail,
     releases::command::ReleaseCommand,
+    sign_in,
 };
 
 /// The fleet management server.
@@ -31,6 +34,7 @@ Exit codes:
 
 /// What to do.
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one, and it is read once")]
 pub enum Command {
     /// Run the server.
     Serve(Serve),
@@ -39,6 +43,8 @@ pub enum Command {
     /// People: give somebody an account, another key, or a link to an organization.
     #[command(subcommand)]
     User(User),
+    /// Print what was changed, by whom and from where, as one line of JSON each.
+    Audit(Audit),
     /// Copy everything a server needs to be itself again into a new folder; the server may run meanwhile.
     ///
     /// The databases of a server on PostgreSQL are not in it: take them with pg_dump first, and this right after it.
@@ -95,6 +101,12 @@ pub struct Serve {
     /// How devices reach this server, for credentials files, if that is not the address listened on.
     #[arg(long, value_name = "URL")]
     pub address: Option<String>,
+    /// How invitations are sent.
+    #[command(flatten)]
+    pub mail: mail::Arguments,
+    /// Where people sign in.
+    #[command(flatten)]
+    pub sign_in: sign_in::Arguments,
     /// Make acknowledged writes survive a power cut too: one fsync per commit.
     #[arg(long)]
     pub durable: bool,
@@ -168,6 +180,23 @@ pub struct Init {
     /// Print one line of JSON {"organization_id", "key_id", "key"}.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Options of `audit`.
+#[derive(Debug, Clone, Args)]
+pub struct Audit {
+    /// Of this organization only, by its id; empty is what belongs to none: people and their keys.
+    #[arg(long, value_name = "ORG")]
+    pub org: Option<String>,
+    /// Not before this moment, such as 2026-11-20T09:00:00Z.
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<Timestamp>,
+    /// Before this moment.
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<Timestamp>,
+    /// Where databases and keys are.
+    #[command(flatten)]
+    pub place: Place,
 }
 
 /// Options of `backup`.

@@ -1,7 +1,10 @@
 //! Time as the server stores it: whole milliseconds since 1970, which every client can carry.
 
 use std::{
-    sync::atomic::{AtomicI64, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering::Relaxed},
+    },
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -10,10 +13,10 @@ use prost_types::Timestamp;
 /// Milliseconds since 1970.
 pub type Millis = i64;
 
-/// The wall clock, which tests may push.
-#[derive(Debug, Default)]
+/// The wall clock, which tests may push. Clones are the same clock.
+#[derive(Debug, Clone, Default)]
 pub struct Clock {
-    pushed: AtomicI64,
+    pushed: Arc<AtomicI64>,
 }
 
 impl Clock {

@@ -12,10 +12,12 @@ use crate::{
     clock::Clock,
     edge::{metrics::Metrics, proxy::Network, throttle::Throttle},
     logs::Logs,
+    mail::Mail,
     memory::Memory,
     presence::Presence,
     releases,
     services::configuration::Configurations,
+    sign_in::SignIn,
     store::Store,
 };
 
@@ -64,6 +66,10 @@ pub struct Context {
     /// How devices reach this server, for credentials files ("http://127.0.0.1:8080"). Unknown when it listens on every
     /// address and nobody said under which one it is reached.
     pub address: Option<String>,
+    /// Sends invitations, if there is a mail server.
+    pub mail: Option<Mail>,
+    /// The identity provider, if there is one.
+    pub sign_in: Option<SignIn>,
     /// Becomes true when the server is told to stop: open streams end.
     pub draining: watch::Receiver<bool>,
 }

@@ -5,14 +5,16 @@
 
 use std::net::IpAddr;
 
-use http::{HeaderValue, Method, Response, StatusCode, header};
-use http_body_util::Full;
+use http::{Method, Response};
 use tonic::body::Body;
 
 use crate::{
     context::Context,
-    people::{self, Accepted, Waiting},
+    page::{self, escaped},
+    people::{self, Accepted, Dead, Waiting},
     refusal::Refusal,
+    sign_in,
+    store::invites::Ended,
 };
 
 /// Longer than any secret of ours; what is longer is not worth a look-up.
@@ -21,21 +23,32 @@ const SECRET_BYTES_MAX: usize = 64;
 /// Any request below [`people::PATH`].
 pub async fn answer(context: &Context, method: &Method, secret: &str, from: IpAddr) -> Response<Body> {
     let outcome = match *method {
-        _ if secret.len() > SECRET_BYTES_MAX => Ok(None),
+        _ if secret.len() > SECRET_BYTES_MAX => Ok(Err(Dead::Unknown)),
         Method::GET | Method::HEAD => {
             people::waiting(context, secret).await.map(|found| found.map(|waiting| question(&waiting)))
         }
-        Method::POST => people::accept(context, secret, from).await.map(|found| found.map(|accepted| done(&accepted))),
+        Method::POST => people::accept(context, secret, from)
+            .await
+            .map(|found| found.map(|accepted| done(&accepted, context.sign_in.is_some()))),
         _ => return page(405, "<p>Only GET and POST.</p>"),
     };
     match outcome {
-        Ok(Some(text)) => page(200, &text),
-        Ok(None) => page(
-            404,
-            "<p>This invitation is not valid any more: it was accepted, withdrawn, sent again, or is too old.</p>\
-             <p>Ask whoever invited you to send it again.</p>",
-        ),
+        Ok(Ok(text)) => page(200, &text),
+        Ok(Err(dead)) => page(404, &format!("<h1>This link opens nothing</h1><p>{}</p>", said(dead))),
         Err(refusal) => refused(&refusal),
+    }
+}
+
+/// What a person may do about it.
+fn said(dead: Dead) -> &'static str {
+    match dead {
+        Dead::Expired => "It is too old. Ask whoever invited you to send the invitation again.",
+        Dead::Ended(Ended::Accepted) => {
+            "It was used already: the invitation is accepted. If that was not you, tell whoever invited you."
+        }
+        Dead::Ended(Ended::Withdrawn) => "The invitation was withdrawn. Ask whoever invited you.",
+        Dead::Ended(Ended::Replaced) => "The invitation was sent again since: use the link in the newest mail.",
+        Dead::Unknown => "Nobody is invited by it. Look whether the whole link was copied, to its last letter.",
     }
 }
 
@@ -48,60 +61,31 @@ fn question(waiting: &Waiting) -> String {
     )
 }
 
-fn done(Accepted { waiting, issued }: &Accepted) -> String {
+fn done(Accepted { waiting, issued }: &Accepted, signs_in: bool) -> String {
     let joined = format!(
         "<h1>Welcome</h1><p>{} is now a member of <strong>{}</strong>.</p>",
         escaped(&waiting.email),
         escaped(&waiting.organization)
     );
     match issued {
+        None if signs_in => {
+            format!("{joined}<p><a href=\"{}\">Sign in</a>, or use the keys you have already.</p>", sign_in::PATH)
+        }
         None => format!("{joined}<p>The keys you have already open it too.</p>"),
         Some(issued) => format!(
             "{joined}<p>This is your personal API key. It is shown this once: keep it.</p>\
-             <dl><dt>Key id</dt><dd><code id=\"key-id\">{}</code></dd>\
-             <dt>Key</dt><dd><code id=\"key\">{}</code></dd></dl>",
-            issued.key_id, issued.key
+             {}",
+            page::key(&issued.key_id, &issued.key)
         ),
     }
 }
 
+fn page(status: u16, body: &str) -> Response<Body> {
+    page::page(status, "Invitation", body)
+}
+
 fn refused(refusal: &Refusal) -> Response<Body> {
     page(503, &format!("<p>{}</p>", escaped(refusal.message())))
-}
-
-fn page(status: u16, body: &str) -> Response<Body> {
-    let text = format!(
-        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Invitation</title>\
-         <meta name=\"viewport\" content=\"width=device-width\"><body>{body}</body></html>\n"
-    );
-    let mut answer = Response::new(Body::new(Full::from(text)));
-    *answer.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let headers = answer.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(
-        header::CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static("default-src 'none'; form-action 'self'; frame-ancestors 'none'"),
-    );
-    answer
-}
-
-/// What people named may hold anything that is printable.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '&' => out.push_str("&amp;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            other => out.push(other),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

@@ -6,7 +6,9 @@
 
 pub mod args;
 pub mod artifacts;
+pub mod audit_export;
 pub mod authn;
+pub mod authorities;
 pub mod authz;
 pub mod backup;
 pub mod changes;
@@ -26,14 +28,17 @@ pub mod install;
 pub mod invitation;
 pub mod limits;
 pub mod logs;
+pub mod mail;
 pub mod memory;
 pub mod operations;
+mod page;
 pub mod people;
 pub mod presence;
 mod range;
 pub mod refusal;
 pub mod releases;
 pub mod services;
+pub mod sign_in;
 pub mod store;
 pub mod upgrade;
 pub mod upload;

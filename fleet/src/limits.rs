@@ -18,6 +18,8 @@ pub const SECRETS_MAX: usize = 2;
 pub const GRANTS_PER_KEY_MAX: usize = 100;
 /// Keys of one person: one for each place they work at.
 pub const KEYS_PER_USER_MAX: usize = 20;
+/// Invitations of one organization that wait: nobody sends mails to everybody from here.
+pub const INVITES_MAX: i64 = 1000;
 /// Fragments named by one part or fragment.
 pub const FRAGMENTS_PER_CONFIG_MAX: usize = 100;
 /// Entries of one page where the caller may choose, and the choice when it does not.

@@ -16,14 +16,15 @@ use tokio::{
 };
 
 use fleet::{
-    args::{self, Arguments, Command, Init, LogFormat, Place, Serve, User},
+    args::{self, Arguments, Audit, Command, Init, LogFormat, Place, Serve, User},
     artifacts::s3::Bucket,
+    audit_export::{self, ExportError, Range},
     authn::KEY_FILE,
     backup, database,
     edge::{ServeError, throttle},
     init,
     logs::retention::Limits,
-    people, releases,
+    mail, people, releases, sign_in,
     store::{Durability, OpenError},
     wiring::{self, Options, StartError},
 };
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         Command::Serve(options) => serve(options),
         Command::Init(options) => initialise(options),
         Command::User(command) => user(command),
+        Command::Audit(options) => audit(options),
         Command::Backup(options) => take_backup(options),
         Command::Restore(options) => restore(&options),
         Command::Release(command) => {
@@ -110,6 +112,10 @@ fn serve(serve: Serve) -> Result<(), Failure> {
             serve.listen
         )));
     }
+    let mail = mail::Settings::read(&serve.mail, serve.address.as_deref());
+    let mail = mail.map_err(|why| Failure::usage(&Failure::new(exit::USAGE, &why).sentence))?;
+    let sign_in = sign_in::Settings::read(&serve.sign_in, serve.address.as_deref());
+    let sign_in = sign_in.map_err(|why| Failure::usage(&Failure::new(exit::USAGE, &why).sentence))?;
     log(serve.log_format);
     many_descriptors();
     let options = Options {
@@ -128,6 +134,8 @@ fn serve(serve: Serve) -> Result<(), Failure> {
         },
         connections_max: usize::try_from(serve.max_connections).unwrap_or(usize::MAX),
         trusted_proxies: serve.trusted_proxy,
+        mail,
+        sign_in,
         durability: if serve.durable { Durability::PowerCut } else { Durability::ProcessDeath },
         ..place
     };
@@ -227,6 +235,21 @@ fn user(command: User) -> Result<(), Failure> {
         })
     })?;
     writeln!(io::stdout(), "{text}").map_err(|why| Failure::new(exit::FAILED, &why))
+}
+
+fn audit(options: Audit) -> Result<(), Failure> {
+    let place = options_of(options.place)?;
+    let range = Range { organization: options.org, since: options.since, until: options.until };
+    runtime()?.block_on(async {
+        let (_stop, draining) = watch::channel(false);
+        let context = wiring::context(&place, None, draining).await?;
+        let mut out = io::BufWriter::new(io::stdout());
+        match audit_export::export(&context.store, &range, &mut out).await {
+            // Who reads has enough.
+            Err(ExportError::Output(closed)) if closed.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            other => other.map_err(|why| Failure::new(exit::FAILED, &why)),
+        }
+    })
 }
 
 fn take_backup(options: args::Backup) -> Result<(), Failure> {

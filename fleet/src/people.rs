@@ -3,7 +3,7 @@
 //! `platform-fleet user add|key|invite` for its administrator, the page behind an invitation's link for whoever was
 //! invited, and what happens when somebody signs in. A personal key is shown once.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, time::Duration};
 
 use crate::{
     authn::{Caller, Who, digest_of},
@@ -14,8 +14,8 @@ use crate::{
     refusal::Refusal,
     services::{input, members::owner_of},
     store::{
-        DbError, Tx,
-        invites::{self, Door, Stored},
+        DbError, Tx, identities,
+        invites::{self, Door, Ended, Link, Stored},
         keys, organizations,
         roles::{Identity, IdentityKind},
         users,
@@ -79,7 +79,7 @@ pub async fn key(context: &Context, email: &str) -> Result<Issued, Refusal> {
 pub async fn invite(context: &Context, organization: &str, email: &str, role: Role) -> Result<String, Refusal> {
     let (email, organization) = (input::email("--email", email)?, organization.to_owned());
     let (secret, now) = (ids::new_secret(), context.clock.now());
-    let door = Door(Some(digest_of(&secret)));
+    let door = Door::Link { digest: digest_of(&secret), mail: None };
     context
         .store
         .write::<_, Refusal>(move |tx| {
@@ -105,13 +105,37 @@ pub struct Waiting {
     pub email: String,
 }
 
-/// The invitation with that link; `None` if it was used, replaced or is too old.
-pub async fn waiting(context: &Context, secret: &str) -> Result<Option<Waiting>, Refusal> {
+/// A link that opens nothing, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dead {
+    /// It was not used in time.
+    Expired,
+    /// It was used, withdrawn or replaced.
+    Ended(Ended),
+    /// It was never made here, or ended long ago.
+    Unknown,
+}
+
+/// The invitation that a link accepts.
+fn alive(link: Link) -> Result<Stored, Dead> {
+    match link {
+        Link::Waits(invite) => Ok(invite),
+        Link::Expired => Err(Dead::Expired),
+        Link::Ended(why) => Err(Dead::Ended(why)),
+        Link::Unknown => Err(Dead::Unknown),
+    }
+}
+
+/// The invitation with that link.
+pub async fn waiting(context: &Context, secret: &str) -> Result<Result<Waiting, Dead>, Refusal> {
     let (digest, now) = (digest_of(secret), context.clock.now());
     let found = context.store.read::<_, DbError>(|tx| {
-        let Some(invite) = invites::by_link(tx, &digest, now)? else { return Ok(None) };
-        let organization = organizations::get(tx, &invite.organization)?;
-        Ok(organization.map(|organization| Waiting { organization: organization.name, email: invite.email }))
+        let invite = match alive(invites::by_link(tx, &digest, now)?) {
+            Ok(invite) => invite,
+            Err(dead) => return Ok(Err(dead)),
+        };
+        let organization = organizations::get(tx, &invite.organization)?.map(|found| found.name).unwrap_or_default();
+        Ok(Ok(Waiting { organization, email: invite.email }))
     });
     Ok(found.await?)
 }
@@ -125,10 +149,15 @@ pub struct Accepted {
 }
 
 /// Accepts the invitation with that link, once.
-pub async fn accept(context: &Context, secret: &str, from: IpAddr) -> Result<Option<Accepted>, Refusal> {
+pub async fn accept(context: &Context, secret: &str, from: IpAddr) -> Result<Result<Accepted, Dead>, Refusal> {
     let (digest, now) = (digest_of(secret), context.clock.now());
+    // Where there is an identity provider, nobody needs a key for ever.
+    let signs_in = context.sign_in.is_some();
     let accepted = context.store.write::<_, Refusal>(move |tx| {
-        let Some(invite) = invites::by_link(tx, &digest, now)? else { return Ok(None) };
+        let invite = match alive(invites::by_link(tx, &digest, now)?) {
+            Ok(invite) => invite,
+            Err(dead) => return Ok(Err(dead)),
+        };
         let organization = organizations::get(tx, &invite.organization)?.map(|found| found.name).unwrap_or_default();
         let caller = Caller::nobody(from);
         let user = match users::by_email(tx, &invite.email)? {
@@ -139,13 +168,13 @@ pub async fn accept(context: &Context, secret: &str, from: IpAddr) -> Result<Opt
                 id
             }
         };
-        let issued = match keys::of_user(tx, &user)?.is_empty() {
+        let issued = match keys::of_user(tx, &user)?.is_empty() && !signs_in {
             true => Some(issue(tx, &caller, &user, &invite.email, now)?),
             false => None,
         };
         invites::accept(tx, &caller, &invite, &user, now)?;
         let waiting = Waiting { organization, email: invite.email };
-        Ok(Some(Accepted { waiting, issued }))
+        Ok(Ok(Accepted { waiting, issued }))
     });
     accepted.await
 }
@@ -172,6 +201,74 @@ pub async fn signed_in(context: &Context, key: &str, caller: &Caller) -> Result<
         Ok(())
     });
     written.await
+}
+
+/// Why somebody whom an identity provider knows does not come in here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stranger {
+    /// Nobody knows the address here.
+    Unknown,
+    /// Invited, by a mail whose link was not opened.
+    Invited,
+    /// The address is somebody's whom the provider calls otherwise: it changed hands.
+    Another,
+}
+
+/// The person whom the provider calls `subject`; at the first sign-in the one with that verified address. Invitations
+/// that waited for the address are accepted. The person's id.
+pub async fn known_at(
+    context: &Context,
+    issuer: &str,
+    subject: &str,
+    email: &str,
+    from: IpAddr,
+) -> Result<Result<String, Stranger>, Refusal> {
+    let (issuer, subject, email) = (issuer.to_owned(), subject.to_owned(), email.to_owned());
+    let now = context.clock.now();
+    let found = context.store.write::<_, Refusal>(move |tx| {
+        let caller = Caller::nobody(from);
+        let waiting = invites::without_link(tx, &email)?;
+        let user = match (identities::user_of(tx, &issuer, &subject)?, users::by_email(tx, &email)?) {
+            (Some(user), _) => user,
+            (None, Some(user)) if identities::is_known(tx, &issuer, &user.id)? => return Ok(Err(Stranger::Another)),
+            (None, Some(user)) => {
+                identities::remember(tx, &caller, &issuer, &subject, &user.id, now)?;
+                user.id
+            }
+            (None, None) if waiting.is_empty() => {
+                let invited = invites::is_invited(tx, &email, now)?;
+                return Ok(Err(if invited { Stranger::Invited } else { Stranger::Unknown }));
+            }
+            (None, None) => {
+                let user = ids::new_id();
+                users::create(tx, &caller, &user, &email, now)?;
+                identities::remember(tx, &caller, &issuer, &subject, &user, now)?;
+                user
+            }
+        };
+        for invite in &waiting {
+            invites::accept(tx, &caller, invite, &user, now)?;
+        }
+        users::store_login(tx, &user, now)?;
+        Ok(Ok(user))
+    });
+    found.await
+}
+
+/// A key for somebody who signed in, good for as long as `lives`.
+pub async fn issue_for(context: &Context, user: &str, lives: Duration, from: IpAddr) -> Result<Issued, Refusal> {
+    let now = context.clock.now();
+    let expires_at = now.saturating_add(Millis::try_from(lives.as_millis()).unwrap_or(Millis::MAX));
+    let issued = Issued { user_id: user.to_owned(), key_id: ids::new_id(), key: ids::new_secret() };
+    let (user, key_id, digest) = (user.to_owned(), issued.key_id.clone(), digest_of(&issued.key));
+    let work = context.store.write::<_, Refusal>(move |tx| {
+        let person = users::get(tx, &user)?.ok_or_else(|| Refusal::not_found("user", &user))?;
+        let new =
+            keys::New { id: &key_id, name: &format!("sign-in of {}", person.email), digest: &digest, grants: &[] };
+        keys::create_for_sign_in(tx, &Caller::nobody(from), &user, &new, expires_at, now)
+    });
+    work.await?;
+    Ok(issued)
 }
 
 /// One more key of a person.

@@ -28,9 +28,11 @@ use crate::{
     ids,
     limits::{CONNECTIONS_MAX, UPLOAD_IDLE_MAX, UPLOADS_MAX},
     logs::{self, Logs},
+    mail::{self, Mail, MailSetupError},
     memory::{self, Memory},
     presence, releases,
     services::configuration::{CHECK_EVERY, Configurations},
+    sign_in::{self, SignIn},
     store::{Address, DbError, Durability, OpenError, Store, duties},
     upgrade,
 };
@@ -68,6 +70,10 @@ pub struct Options {
     pub connections_max: usize,
     /// Proxies in front that are believed when they say where a call comes from.
     pub trusted_proxies: Vec<Network>,
+    /// How invitations are sent; without, their links are printed by the administrator.
+    pub mail: Option<mail::Settings>,
+    /// Where people sign in; without, they have keys only.
+    pub sign_in: Option<sign_in::Settings>,
 }
 
 impl Default for Options {
@@ -89,6 +95,8 @@ impl Default for Options {
             limits: throttle::Limits::default(),
             connections_max: CONNECTIONS_MAX,
             trusted_proxies: Vec::new(),
+            mail: None,
+            sign_in: None,
         }
     }
 }
@@ -132,6 +140,9 @@ pub enum StartError {
     /// See [`BucketError`].
     #[error(transparent)]
     Bucket(#[from] BucketError),
+    /// See [`MailSetupError`].
+    #[error(transparent)]
+    Mail(#[from] MailSetupError),
     /// See [`TlsError`].
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -156,6 +167,7 @@ pub struct Running {
     feeding: JoinHandle<()>,
     pruning: JoinHandle<()>,
     sweeping: JoinHandle<()>,
+    mailing: JoinHandle<()>,
 }
 
 impl Running {
@@ -173,6 +185,7 @@ impl Running {
         let _ = self.feeding.await;
         let _ = self.pruning.await;
         let _ = self.sweeping.await;
+        let _ = self.mailing.await;
     }
 }
 
@@ -206,6 +219,7 @@ pub async fn context(
         Some(bucket) => Arc::new(S3::of(bucket)?),
         None => Arc::new(artifacts::Folder::of_data(&options.folder)),
     };
+    let clock = Clock::default();
     let memory = Memory::of(&store);
     let ear = Arc::downgrade(&memory);
     store.heard_by(move |told| {
@@ -213,7 +227,7 @@ pub async fn context(
             memory.hear(told);
         }
     });
-    let authn = Authn::open(store.clone(), memory.clone(), &options.folder)?;
+    let authn = Authn::open(store.clone(), memory.clone(), &options.folder, clock.clone())?;
     let (digest, replace) = (authn.sealer.digest().to_owned(), options.new_key);
     if !store.write::<_, DbError>(move |tx| duties::fits_key(tx, &digest, replace)).await.map_err(StartError::Lost)? {
         return Err(StartError::OtherKey { path: options.folder.join(KEY_FILE) });
@@ -232,13 +246,15 @@ pub async fn context(
         uploads: Semaphore::new(UPLOADS_MAX),
         upload_idle: options.upload_idle,
         artifacts,
-        clock: Clock::default(),
+        clock,
         server: ids::new_id(),
         metrics: Metrics::default(),
         throttle: Arc::new(throttle::Throttle::new(options.limits)),
         trusted_proxies: options.trusted_proxies.clone(),
         folder: options.folder.clone(),
         address,
+        mail: options.mail.clone().map(Mail::new).transpose()?,
+        sign_in: options.sign_in.clone().map(SignIn::new),
         draining,
         store,
     })
@@ -270,9 +286,10 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let clock_work = tokio::spawn(write_presence(context.clone(), stopped.clone()));
     let pruning = tokio::spawn(logs::retention::keep_pruned(context.clone(), stopped.clone()));
     let sweeping = tokio::spawn(sweep::keep_swept(context.clone(), stopped.clone()));
+    let mailing = tokio::spawn(mail::keep_sent(context.clone(), stopped.clone()));
     let (reload, reloaded) = watch::channel(0);
     let port = tokio::spawn(edge::serve(port, context.clone(), reloaded, stopped));
-    Ok(Running { address, url, context, stop, reload, port, clock_work, news, feeding, pruning, sweeping })
+    Ok(Running { address, url, context, stop, reload, port, clock_work, news, feeding, pruning, sweeping, mailing })
 }
 
 /// Once a second, and once more at the end.

@@ -60,6 +60,15 @@ struct Report {
     /// Paths for which a browser asked first whether it may call.
     #[serde(default)]
     preflights: BTreeSet<String>,
+    /// Operations that the server wrote down, by a key, from this machine.
+    #[serde(skip)]
+    written_down: BTreeSet<String>,
+}
+
+/// Whether an operation changes something: it is written down then, by whom and from where.
+fn is_change(operation: &str) -> bool {
+    let reads = ["Get", "List", "Check", "Tail"];
+    !reads.iter().any(|word| operation.starts_with(word)) && operation != "LocationAuth"
 }
 
 /// A column of the page: the operation, and the library's method if it has one.
@@ -84,6 +93,21 @@ fn compare(report: &Report, place: usize, others: &[&str]) {
     let all: BTreeSet<&str> = wanted.into_iter().chain(others.iter().copied()).collect();
     let offered = report.methods.iter().map(String::as_str).collect();
     assert_eq!(all, offered, "what docs/clients.md says, and what the library offers");
+    let changes = column.iter().filter(|(operation, method)| method.is_some() && is_change(operation));
+    for (operation, _) in changes {
+        assert!(report.written_down.contains(*operation), "{operation} is in no audit log: {:?}", report.written_down);
+    }
+}
+
+/// Everything that the server wrote down of what a key did over loopback.
+fn written_down(data: &Path) -> BTreeSet<String> {
+    let output = Command::new(PROGRAM).arg("audit").args(place(data)).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = std::str::from_utf8(&output.stdout).unwrap().lines();
+    let events = lines.map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let by_a_key =
+        events.filter(|event| event["from"] == "127.0.0.1" && event["who"].as_str().unwrap().contains("api-key:"));
+    by_a_key.map(|event| event["operation"].as_str().unwrap().to_owned()).collect()
 }
 
 /// The same, as it was seen outside the library.
@@ -138,7 +162,8 @@ fn drive(mut program: Command) -> Report {
     let output = program.output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{out}\n{err}");
-    serde_json::from_str(out.lines().last().unwrap()).unwrap()
+    let report: Report = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    Report { written_down: written_down(&data), ..report }
 }
 
 /// What `make test` named. Where it could not be fetched, says so aloud.

@@ -12,6 +12,8 @@ mod deleting;
 mod devices;
 #[path = "on_postgres/loss.rs"]
 mod loss;
+#[path = "mail.rs"]
+mod mail;
 #[path = "main_job.rs"]
 mod main_job;
 #[path = "people.rs"]
@@ -28,6 +30,8 @@ mod reach;
 mod registry;
 #[path = "on_postgres/several.rs"]
 mod several;
+#[path = "sign_in.rs"]
+mod sign_in;
 #[path = "unauthorized.rs"]
 mod unauthorized;
 #[path = "under_load.rs"]

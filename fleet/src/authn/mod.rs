@@ -23,6 +23,7 @@ use tokens::{Claim, Signer};
 
 use crate::{
     authz::Grant,
+    clock::{Clock, Millis},
     hex, ids,
     memory::Memory,
     refusal::Refusal,
@@ -113,8 +114,8 @@ impl Caller {
         }
     }
 
-    /// Whether its key or secret was deleted, rotated or given other rights since the call began. A call that stays
-    /// open (a tail) asks every second and ends.
+    /// Whether its key or secret was deleted, rotated or given other rights since the call began, or has ended. A call
+    /// that stays open (a tail) asks every second and ends.
     pub fn is_revoked(&self) -> bool {
         self.session.is_revoked()
     }
@@ -124,6 +125,7 @@ impl Caller {
 pub struct Authn {
     store: Store,
     signer: Signer,
+    clock: Clock,
     /// Opens and closes what must be readable again: secrets of parts and locations.
     pub sealer: Arc<Sealer>,
     memory: Arc<Memory>,
@@ -131,9 +133,9 @@ pub struct Authn {
 
 impl Authn {
     /// Reads the server's key file in the data folder, or makes one.
-    pub fn open(store: Store, memory: Arc<Memory>, folder: &Path) -> Result<Self, KeyFileError> {
+    pub fn open(store: Store, memory: Arc<Memory>, folder: &Path, clock: Clock) -> Result<Self, KeyFileError> {
         let master = sealing::master_key(&folder.join(KEY_FILE))?;
-        Ok(Self { store, signer: Signer::new(&master), sealer: Arc::new(Sealer::new(&master)), memory })
+        Ok(Self { store, signer: Signer::new(&master), clock, sealer: Arc::new(Sealer::new(&master)), memory })
     }
 
     /// A token for whoever knows the secret.
@@ -144,7 +146,7 @@ impl Authn {
         let claim = match kind {
             "api-key" => {
                 let key = self.store.read(|tx| keys::for_login(tx, entity)).await?;
-                let key = key.filter(|key| same(&key.digest, &digest)).ok_or_else(wrong)?;
+                let key = key.filter(|key| same(&key.digest, &digest) && self.lives(key)).ok_or_else(wrong)?;
                 Claim::api_key(entity, key.generation)
             }
             "robot-secret" | "robot-location-secret" => {
@@ -160,6 +162,10 @@ impl Authn {
             }
         };
         Ok(self.signer.token(&claim.ok_or_else(wrong)?))
+    }
+
+    fn lives(&self, key: &keys::Login) -> bool {
+        key.expires_at.is_none_or(|at| at > self.clock.now())
     }
 
     /// Devices in the field send either kind of secret under either name: both are tried.
@@ -194,11 +200,13 @@ impl Authn {
         for _ in 0..LOOKUPS_MAX {
             let before = sessions.revocations();
             let found = self.store.read::<_, DbError>(|tx| Ok((look_up(tx, claim)?, news::newest(tx)?))).await?;
-            let (Some((who, generation)), read_at) = found else {
+            let (Some((who, generation, ends)), read_at) = found else {
                 sessions.forget(&claim.session(), claim.generation());
                 return Ok(None);
             };
-            let session = sessions.remember(claim.session(), Session::new(who, generation, read_at), before);
+            let mut session = Session::new(who, generation, read_at);
+            session.ends = ends.map(|at| (at, self.clock.clone()));
+            let session = sessions.remember(claim.session(), session, before);
             if session.is_some() {
                 return Ok(session);
             }
@@ -207,7 +215,7 @@ impl Authn {
     }
 }
 
-fn look_up(tx: &Tx<'_>, claim: &Claim) -> Result<Option<(Who, u64)>, DbError> {
+fn look_up(tx: &Tx<'_>, claim: &Claim) -> Result<Option<(Who, u64, Option<Millis>)>, DbError> {
     Ok(match claim {
         Claim::ApiKey { id, generation } => {
             let id = ids::from_bytes(*id);
@@ -215,16 +223,16 @@ fn look_up(tx: &Tx<'_>, claim: &Claim) -> Result<Option<(Who, u64)>, DbError> {
                 return Ok(None);
             };
             let grants = roles::of_identity(tx, key.user.as_deref().unwrap_or(&id))?;
-            Some((Who::ApiKey { id, user: key.user, grants }, *generation))
+            Some((Who::ApiKey { id, user: key.user, grants }, *generation, key.expires_at))
         }
         Claim::Part { secret, part } => {
             let (secret, part) = (ids::from_bytes(*secret), ids::from_bytes(*part));
             let there = secrets::digests_of_part(tx, &part)?.iter().any(|(id, _)| *id == secret);
-            there.then_some((Who::Part { part }, 0))
+            there.then_some((Who::Part { part }, 0, None))
         }
         Claim::Location { secret, part } => {
             let (secret, part) = (ids::from_bytes(*secret), ids::from_bytes(*part));
-            secrets::location_of_secret(tx, &secret)?.map(|location| (Who::LocationSecret { part, location }, 0))
+            secrets::location_of_secret(tx, &secret)?.map(|location| (Who::LocationSecret { part, location }, 0, None))
         }
     })
 }

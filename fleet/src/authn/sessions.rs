@@ -12,7 +12,10 @@ use std::{
 };
 
 use super::Who;
-use crate::store::news::News;
+use crate::{
+    clock::{Clock, Millis},
+    store::news::News,
+};
 
 /// Keys and secrets whose rights are remembered; about 400 bytes each.
 const REMEMBERED: usize = 50_000;
@@ -24,16 +27,18 @@ pub(super) struct Session {
     pub(super) generation: u64,
     /// The newest news when this was read.
     read_at: i64,
+    /// When a key that a sign-in gave ends.
+    pub(super) ends: Option<(Millis, Clock)>,
     revoked: AtomicBool,
 }
 
 impl Session {
     pub(super) fn new(who: Who, generation: u64, read_at: i64) -> Self {
-        Self { who, generation, read_at, revoked: AtomicBool::new(false) }
+        Self { who, generation, read_at, ends: None, revoked: AtomicBool::new(false) }
     }
 
     pub(super) fn is_revoked(&self) -> bool {
-        self.revoked.load(Ordering::Acquire)
+        self.revoked.load(Ordering::Acquire) || self.ends.as_ref().is_some_and(|(at, clock)| *at <= clock.now())
     }
 }
 

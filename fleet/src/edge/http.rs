@@ -7,7 +7,7 @@ use http_body_util::Full;
 use tonic::{Code, body::Body};
 
 use super::{CORS_REQUEST_HEADERS, authenticate};
-use crate::{context::Context, downloads, install, invitation, people, releases};
+use crate::{context::Context, downloads, install, invitation, people, releases, sign_in};
 
 /// Any request that is not gRPC.
 pub(super) async fn answer(context: &Context, request: Request<Body>, from: IpAddr) -> Response<Body> {
@@ -29,6 +29,9 @@ pub(super) async fn answer(context: &Context, request: Request<Body>, from: IpAd
                 return sentence(http_status(Code::ResourceExhausted), &format!("{}\n", refusal.message()));
             }
             invitation::answer(context, request.method(), secret, from).await
+        }
+        _ if path.strip_prefix(sign_in::PATH).is_some_and(|below| below.is_empty() || below.starts_with('/')) => {
+            sign_in::answer(context, request, from).await
         }
         _ if path.starts_with("/releases/") => {
             releases::serve::answer(context.releases.folder(), request.method(), path, request.headers())
@@ -55,7 +58,11 @@ async fn metrics(context: &Context, headers: &HeaderMap, from: IpAddr) -> Respon
     if !local && context.authn.caller(authenticate::bearer(headers), from).await.is_err() {
         return sentence(401, "metrics are shown to this machine itself, or with a bearer token\n");
     }
-    let mut answer = sentence(200, &context.metrics.text(&context.store, &context.throttle));
+    let mut page = context.metrics.text(&context.store, &context.throttle);
+    if let Some(mail) = &context.mail {
+        mail.metrics(&mut page);
+    }
+    let mut answer = sentence(200, &page);
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     answer.headers_mut().insert(header::CONTENT_TYPE, kind);
     answer

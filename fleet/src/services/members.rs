@@ -63,6 +63,7 @@ pub async fn invite(
     }
     let (door, now) = (door(context, &email, request.send_email_invite), context.clock.now());
     let made = context.store.write(move |tx| invites::create(tx, &granted, &email, &brings, &door, now)).await?;
+    wake(context);
     Ok(CreateOrganizationInviteResponse { invite: Some(message(made)) })
 }
 
@@ -98,6 +99,7 @@ pub async fn resend_invite(
     let email = input::email("email", &request.email)?;
     let (door, now) = (door(context, &email, request.send_email_invite), context.clock.now());
     let sent = context.store.write(move |tx| invites::renew(tx, &granted, &email, &door, now)).await?;
+    wake(context);
     Ok(ResendOrganizationInviteResponse { invite: Some(message(sent)) })
 }
 
@@ -192,19 +194,27 @@ fn is_self(caller: &Caller, user: &str) -> bool {
     matches!(caller.who(), Who::ApiKey { user: Some(own), .. } if own == user)
 }
 
-/// Absent means with a mail. No mail leaves this server yet: its administrator prints the link.
+/// Absent means with a mail.
 fn door(context: &Context, email: &str, mail: Option<bool>) -> Door {
-    match mail {
-        Some(false) => Door(None),
-        Some(true) | None => {
+    match (mail, &context.mail) {
+        (Some(false), _) => Door::SignIn,
+        (Some(true) | None, Some(mail)) => mail.door(&context.authn.sealer),
+        (Some(true) | None, None) => {
             tracing::info!(
                 email,
                 data = %context.folder.display(),
                 "somebody was invited; no mail server is configured: `platform-fleet user invite` prints the link"
             );
             // A secret that nobody has seen: nobody can use this link, and the printed one takes its place.
-            Door(Some(digest_of(&ids::new_secret())))
+            Door::Link { digest: digest_of(&ids::new_secret()), mail: None }
         }
+    }
+}
+
+/// A mail may have been queued.
+fn wake(context: &Context) {
+    if let Some(mail) = &context.mail {
+        mail.wake();
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use super::{DbError, Tx};
+use super::{DbError, Row, Tx};
 use crate::{
     authn::{Caller, digest_of},
     authz::{
@@ -149,16 +149,38 @@ pub fn list(
     let sql = "SELECT id, happened_at, actor, from_address, operation, resource_type, resource_id, detail FROM audit
                WHERE organization_id = $1 AND (happened_at < $2 OR (happened_at = $2 AND id < $3))
                ORDER BY happened_at DESC, id DESC LIMIT $4";
-    tx.all(sql, &[granted.id().into(), below.at.into(), (&below.id).into(), limit.into()], |row| {
-        Ok(Event {
-            id: row.text(0)?,
-            happened_at: row.int(1)?,
-            actor: row.text(2)?,
-            from_address: row.text(3)?,
-            operation: row.text(4)?,
-            resource_type: row.text(5)?,
-            resource_id: row.text(6)?,
-            detail: row.text(7)?,
-        })
+    tx.all(sql, &[granted.id().into(), below.at.into(), (&below.id).into(), limit.into()], event)
+}
+
+fn event(row: &Row<'_>) -> Result<Event, DbError> {
+    Ok(Event {
+        id: row.text(0)?,
+        happened_at: row.int(1)?,
+        actor: row.text(2)?,
+        from_address: row.text(3)?,
+        operation: row.text(4)?,
+        resource_type: row.text(5)?,
+        resource_id: row.text(6)?,
+        detail: row.text(7)?,
     })
+}
+
+/// Whoever has events, organizations that are gone and [`SERVER`] included. For this server's administrator.
+pub fn organizations(tx: &Tx<'_>) -> Result<Vec<String>, DbError> {
+    tx.all("SELECT DISTINCT organization_id FROM audit ORDER BY organization_id", &[], |row| row.text(0))
+}
+
+/// Events after a place and before `until`, oldest first. For this server's administrator.
+pub fn onward(
+    tx: &Tx<'_>,
+    organization: &str,
+    after: &(Millis, String),
+    until: Millis,
+    limit: i64,
+) -> Result<Vec<Event>, DbError> {
+    let sql = "SELECT id, happened_at, actor, from_address, operation, resource_type, resource_id, detail FROM audit
+               WHERE organization_id = $1 AND (happened_at > $2 OR (happened_at = $2 AND id > $3)) AND happened_at < $4
+               ORDER BY happened_at, id LIMIT $5";
+    let args = [organization.into(), after.0.into(), (&after.1).into(), until.into(), limit.into()];
+    tx.all(sql, &args, event)
 }

@@ -3,6 +3,7 @@
 use super::{
     DbError, Row, Tx, audit,
     audit::Entry,
+    mails,
     roles::{self, Identity, IdentityKind},
     users,
 };
@@ -10,12 +11,14 @@ use crate::{
     authn::Caller,
     authz::{Grant, Granted, Organization, ResourceKind, right},
     clock::Millis,
-    limits::GRANTS_PER_KEY_MAX,
+    limits::{GRANTS_PER_KEY_MAX, INVITES_MAX},
     refusal::Refusal,
 };
 
 /// How long a link is good: over a holiday, not over a change of jobs.
 pub const LINK_LIVES: Millis = 14 * 86_400 * 1000;
+/// How long a dead link is explained: people look for old mails for a season.
+const ENDED_LINKS_KEPT: Millis = 90 * 86_400 * 1000;
 
 /// One row with its roles.
 #[derive(Debug, Clone)]
@@ -64,10 +67,63 @@ pub fn of_organization(tx: &Tx<'_>, organization: &str) -> Result<Vec<Stored>, D
     found.into_iter().map(|invite| with_roles(tx, invite)).collect()
 }
 
-/// The one with that link, unless the link is too old.
-pub fn by_link(tx: &Tx<'_>, digest: &str, now: Millis) -> Result<Option<Stored>, DbError> {
-    let sql = select!("WHERE digest = $1 AND expires_at > $2");
-    tx.first(sql, &[digest.into(), now.into()], stored)?.map(|invite| with_roles(tx, invite)).transpose()
+/// What a link is worth.
+#[derive(Debug)]
+pub enum Link {
+    /// It accepts this invitation.
+    Waits(Stored),
+    /// It was not used in time.
+    Expired,
+    /// Why it ended.
+    Ended(Ended),
+    /// Never made here, or ended long ago.
+    Unknown,
+}
+
+/// Why a link is worth nothing any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// Somebody accepted with it.
+    Accepted,
+    /// The invitation was deleted.
+    Withdrawn,
+    /// A newer link took its place.
+    Replaced,
+}
+
+impl Ended {
+    const ALL: [Self; 3] = [Self::Accepted, Self::Withdrawn, Self::Replaced];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Withdrawn => "withdrawn",
+            Self::Replaced => "replaced",
+        }
+    }
+}
+
+/// What the link with that digest is worth.
+pub fn by_link(tx: &Tx<'_>, digest: &str, now: Millis) -> Result<Link, DbError> {
+    let sql = select!("WHERE digest = $1");
+    if let Some(invite) = tx.first(sql, &[digest.into()], stored)? {
+        return Ok(match invite.expires_at > now {
+            true => Link::Waits(with_roles(tx, invite)?),
+            false => Link::Expired,
+        });
+    }
+    let why = tx.first("SELECT why FROM ended_links WHERE digest = $1", &[digest.into()], |row| row.text(0))?;
+    let ended = why.and_then(|why| Ended::ALL.into_iter().find(|ended| ended.word() == why));
+    Ok(ended.map_or(Link::Unknown, Link::Ended))
+}
+
+/// Its present link, if it has one, is worth nothing any more.
+fn end_link(tx: &Tx<'_>, organization: &str, email: &str, why: Ended, now: Millis) -> Result<(), DbError> {
+    tx.run("DELETE FROM ended_links WHERE ended_at < $1", &[(now - ENDED_LINKS_KEPT).into()])?;
+    let sql = "INSERT INTO ended_links (digest, why, ended_at)
+               SELECT digest, $3, $4 FROM invites WHERE organization_id = $1 AND email = $2 AND digest IS NOT NULL
+               ON CONFLICT (digest) DO NOTHING";
+    tx.run(sql, &[organization.into(), email.into(), why.word().into(), now.into()]).map(drop)
 }
 
 /// Those that wait for this address to sign in, and have no link.
@@ -77,9 +133,41 @@ pub fn without_link(tx: &Tx<'_>, email: &str) -> Result<Vec<Stored>, DbError> {
     found.into_iter().map(|invite| with_roles(tx, invite)).collect()
 }
 
-/// What accepting needs: the digest of a link's secret, or nothing but signing in.
+/// Whether a link for this address waits anywhere.
+pub fn is_invited(tx: &Tx<'_>, email: &str, now: Millis) -> Result<bool, DbError> {
+    let sql = "SELECT 1 FROM invites WHERE email = $1 AND digest IS NOT NULL AND expires_at > $2 LIMIT 1";
+    Ok(tx.first(sql, &[email.into(), now.into()], |_| Ok(()))?.is_some())
+}
+
+/// What accepting needs.
 #[derive(Debug, Clone)]
-pub struct Door(pub Option<String>);
+pub enum Door {
+    /// Signing in with the address.
+    SignIn,
+    /// The link.
+    Link {
+        /// Of its secret.
+        digest: String,
+        /// The secret, sealed for the digest, where a mail is to bring it.
+        mail: Option<String>,
+    },
+}
+
+impl Door {
+    fn digest(&self) -> Option<&str> {
+        match self {
+            Self::SignIn => None,
+            Self::Link { digest, .. } => Some(digest),
+        }
+    }
+
+    fn mail(&self) -> Option<&str> {
+        match self {
+            Self::SignIn => None,
+            Self::Link { mail, .. } => mail.as_deref(),
+        }
+    }
+}
 
 /// CreateOrganizationInvite. Refused for members, and where one waits already.
 pub fn create(
@@ -133,12 +221,16 @@ fn insert(
 ) -> Result<(), Refusal> {
     let sql =
         "INSERT INTO invites (organization_id, email, digest, expires_at, created_at) VALUES ($1, $2, $3, $4, $5)";
-    let digest = door.0.as_deref();
-    let args = [organization.into(), email.into(), digest.into(), (now + LINK_LIVES).into(), now.into()];
+    let args = [organization.into(), email.into(), door.digest().into(), (now + LINK_LIVES).into(), now.into()];
     tx.run(sql, &args).map_err(|why| match why {
         DbError::Exists(_) => Refusal::exists(format!("{email} is invited already: send that invitation again")),
         other => other.into(),
     })?;
+    let count = "SELECT COUNT(*) FROM invites WHERE organization_id = $1";
+    if tx.first(count, &[organization.into()], |row| row.int(0))?.is_some_and(|count| count > INVITES_MAX) {
+        return Err(Refusal::precondition(format!("{INVITES_MAX} invitations wait already: withdraw some first")));
+    }
+    mails::queue(tx, organization, email, door.mail(), now)?;
     brings.iter().try_for_each(|grant| add_role(tx, organization, email, grant))?;
     Ok(())
 }
@@ -201,9 +293,14 @@ pub fn renew(
 
 /// Whether there is such an invitation.
 pub fn set_door(tx: &Tx<'_>, organization: &str, email: &str, door: &Door, now: Millis) -> Result<bool, DbError> {
+    end_link(tx, organization, email, Ended::Replaced, now)?;
     let sql = "UPDATE invites SET digest = $3, expires_at = $4 WHERE organization_id = $1 AND email = $2";
-    let args = [organization.into(), email.into(), door.0.as_deref().into(), (now + LINK_LIVES).into()];
-    Ok(tx.run(sql, &args)? > 0)
+    let args = [organization.into(), email.into(), door.digest().into(), (now + LINK_LIVES).into()];
+    if tx.run(sql, &args)? == 0 {
+        return Ok(false);
+    }
+    mails::queue(tx, organization, email, door.mail(), now)?;
+    Ok(true)
 }
 
 /// DeleteOrganizationInvite.
@@ -213,13 +310,18 @@ pub fn delete(
     email: &str,
     now: Millis,
 ) -> Result<(), Refusal> {
-    if !remove(tx, granted.id(), email)? {
+    if !remove(tx, granted.id(), email, Ended::Withdrawn, now)? {
         return Err(no_invite(email));
     }
     Ok(record(tx, granted, email, "DeleteOrganizationInvite", &[], now)?)
 }
 
-fn remove(tx: &Tx<'_>, organization: &str, email: &str) -> Result<bool, DbError> {
+fn remove(tx: &Tx<'_>, organization: &str, email: &str, why: Ended, now: Millis) -> Result<bool, DbError> {
+    end_link(tx, organization, email, why, now)?;
+    drop_row(tx, organization, email)
+}
+
+fn drop_row(tx: &Tx<'_>, organization: &str, email: &str) -> Result<bool, DbError> {
     let sql = "DELETE FROM invites WHERE organization_id = $1 AND email = $2";
     Ok(tx.run(sql, &[organization.into(), email.into()])? > 0)
 }
@@ -230,7 +332,7 @@ pub fn accept(tx: &Tx<'_>, caller: &Caller, invite: &Stored, user: &str, now: Mi
     for grant in &invite.roles {
         roles::insert(tx, &to, grant, now)?;
     }
-    remove(tx, &invite.organization, &invite.email)?;
+    remove(tx, &invite.organization, &invite.email, Ended::Accepted, now)?;
     let detail = format!("{}: {}", invite.email, list(&invite.roles));
     let entry = Entry { resource_type: "user", resource_id: user, operation: "AcceptInvite", detail: &detail };
     audit::record_by(tx, caller, &invite.organization, now, &entry)
@@ -242,7 +344,7 @@ pub(super) fn end_roles_on(tx: &Tx<'_>, kind: ResourceKind, resource: &str) -> R
     let touched = tx.all(sql, &[kind.word().into(), resource.into()], |row| Ok((row.text(0)?, row.text(1)?)))?;
     for (organization, email) in touched {
         if get(tx, &organization, &email)?.is_some_and(|invite| invite.roles.is_empty()) {
-            remove(tx, &organization, &email)?;
+            drop_row(tx, &organization, &email)?;
         }
     }
     Ok(())

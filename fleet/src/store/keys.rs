@@ -24,12 +24,20 @@ pub struct Login {
     pub generation: u64,
     /// The person it belongs to; otherwise it is an organization's.
     pub user: Option<String>,
+    /// When it ends, if a sign-in gave it.
+    pub expires_at: Option<Millis>,
 }
 
 /// By id, for a login or a token.
 pub fn for_login(tx: &Tx<'_>, id: &str) -> Result<Option<Login>, DbError> {
-    tx.first("SELECT digest, generation, user_id FROM api_keys WHERE id = $1", &[id.into()], |row| {
-        Ok(Login { digest: row.text(0)?, generation: row.int(1)?.unsigned_abs(), user: row.maybe_text(2)? })
+    let sql = "SELECT digest, generation, user_id, expires_at FROM api_keys WHERE id = $1";
+    tx.first(sql, &[id.into()], |row| {
+        Ok(Login {
+            digest: row.text(0)?,
+            generation: row.int(1)?.unsigned_abs(),
+            user: row.maybe_text(2)?,
+            expires_at: row.maybe_int(3)?,
+        })
     })
 }
 
@@ -163,6 +171,29 @@ pub fn create_for_user(tx: &Tx<'_>, caller: &Caller, user: &str, new: &New<'_>, 
     tx.run(sql, &[new.id.into(), user.into(), new.name.into(), new.digest.into(), now.into()])?;
     let entry = Entry { resource_type: "api key", resource_id: new.id, operation: "CreateKey", detail: user };
     Ok(audit::record_by(tx, caller, audit::SERVER, now, &entry)?)
+}
+
+/// A key that a sign-in gives, until `expires_at`. Those that ended go; where a person has as many as may be, the oldest
+/// one that a sign-in gave makes room.
+pub fn create_for_sign_in(
+    tx: &Tx<'_>,
+    caller: &Caller,
+    user: &str,
+    new: &New<'_>,
+    expires_at: Millis,
+    now: Millis,
+) -> Result<(), Refusal> {
+    let ended = "DELETE FROM api_keys WHERE expires_at <= $1 RETURNING id";
+    let mut gone = tx.all(ended, &[now.into()], |row| row.text(0))?;
+    if of_user(tx, user)?.len() >= KEYS_PER_USER_MAX {
+        let oldest = "DELETE FROM api_keys WHERE id = (SELECT id FROM api_keys WHERE user_id = $1
+                        AND expires_at IS NOT NULL ORDER BY created_at, id LIMIT 1) RETURNING id";
+        gone.extend(tx.all(oldest, &[user.into()], |row| row.text(0))?);
+    }
+    create_for_user(tx, caller, user, new, now)?;
+    tx.run("UPDATE api_keys SET expires_at = $2 WHERE id = $1", &[new.id.into(), expires_at.into()])?;
+    gone.into_iter().for_each(|key| news::tell(tx, News::Key(key)));
+    Ok(())
 }
 
 /// Whoever creates an organization owns it: the person, or the key of a program.

@@ -18,11 +18,13 @@ pub mod devices;
 pub mod duties;
 pub mod fragment_users;
 pub mod fragments;
+pub mod identities;
 pub mod invites;
 pub mod keys;
 pub mod locations;
 pub mod logs;
 pub mod machines;
+pub mod mails;
 pub mod metadata;
 pub mod news;
 pub mod organizations;
@@ -60,6 +62,11 @@ const STATE: &[Migration] = &[
     },
     Migration { number: 4, name: "people", sql: include_str!("../../migrations/state/0004_people.sql") },
     Migration { number: 5, name: "registry", sql: include_str!("../../migrations/state/0005_registry.sql") },
+    Migration {
+        number: 6,
+        name: "people_from_outside",
+        sql: include_str!("../../migrations/state/0006_people_from_outside.sql"),
+    },
     Migration { number: 7, name: "servers", sql: include_str!("../../migrations/state/0007_servers.sql") },
 ];
 

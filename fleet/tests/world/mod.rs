@@ -72,6 +72,14 @@ impl World {
         Self { folder, server }
     }
 
+    /// A server on the files of one that was stopped, with other options than the usual ones.
+    pub async fn again(folder: TempDir, change: impl FnOnce(&mut Options)) -> Self {
+        let mut options = options(&folder);
+        change(&mut options);
+        let server = wiring::start(options).await.unwrap();
+        Self { folder, server }
+    }
+
     pub async fn end(self) {
         self.server.stop().await;
     }

@@ -12,6 +12,8 @@ pub struct Ours {
     /// A module with one file.
     pub module: String,
     pub key: String,
+    pub part_secret: String,
+    pub location_secret: String,
     /// Of a member of the organization.
     pub user: String,
 }
@@ -27,7 +29,11 @@ pub fn value<'a>(field: &str, path: &str, ours: &'a Ours) -> &'a str {
         "location_id" | "location" | "parent_location_id" | "location_ids" => &ours.location,
         "robot_id" | "machine_id" => &ours.machine,
         "part_id" => &ours.part,
-        "fragment_id" | "additional_fragment_ids" => &ours.fragment,
+        // Who names a fragment in vain learns nothing: what is asked is whether the machine's own may be read.
+        "additional_fragment_ids" => "",
+        "fragment_id" => &ours.fragment,
+        "secret_id" if operation == "DeleteLocationSecret" => &ours.location_secret,
+        "secret_id" => &ours.part_secret,
         "identity_id" | "user_id" => &ours.user,
         "identity_type" => "user",
         "item_id" | "module_id" => &ours.module,
@@ -55,7 +61,10 @@ pub async fn ours(world: &World, owner: &Owner) -> Ours {
     use api::pb::platform::app::v1::*;
     let location = owner.location("North", None).await;
     let machine = owner.machine(&location, "arm").await;
-    let part = owner.main_part(&machine).await.id;
+    let part = owner.main_part(&machine).await;
+    let request = CreateLocationSecretRequest { location_id: location.clone() };
+    let made: CreateLocationSecretResponse = owner.client.app("CreateLocationSecret", request).await.unwrap();
+    let (part_secret, part) = (part.secrets[0].id.clone(), part.id);
     let create = CreateFragmentRequest {
         name: "base".into(),
         organization_id: owner.organization.clone(),
@@ -85,5 +94,7 @@ pub async fn ours(world: &World, owner: &Owner) -> Ours {
         fragment: fragment.fragment.unwrap().id,
         module: module.module_id,
         key: owner.key_id.clone(),
+        part_secret,
+        location_secret: made.auth.unwrap().secrets[0].id.clone(),
     }
 }

@@ -4,9 +4,8 @@
 //   node in_browser.mjs URL KEY_ID KEY ORGANIZATION OUTSIDER_EMAIL      CHROMIUM names the browser
 
 import { spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 const [url, keyId, key, org, outsider] = process.argv.slice(2);
@@ -31,11 +30,14 @@ const site = createServer((request, answer) => {
 });
 await new Promise((go) => site.listen(0, '127.0.0.1', go));
 
-const profile = mkdtempSync(join(tmpdir(), 'fleet-clients-'));
+// Beside this file, in the folder that the test removes.
+const profile = mkdtempSync(join(here, 'profile-'));
 const flags = ['--headless=new', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--remote-debugging-pipe', '--no-first-run',
   '--disable-background-networking', '--disable-component-update', '--disable-sync', '--disable-default-apps', '--disable-extensions',
   `--user-data-dir=${profile}`];
-const browser = spawn(process.env.CHROMIUM ?? 'chromium', flags, { stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'] });
+// A group of its own: its many processes end together.
+const stdio = ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'];
+const browser = spawn(process.env.CHROMIUM ?? 'chromium', flags, { stdio, detached: true });
 const gone = new Promise((resolve) => browser.on('exit', resolve));
 const waiting = new Map();
 let number = 0;
@@ -80,9 +82,10 @@ try {
   await call('Page.navigate', { url: `http://127.0.0.1:${site.address().port}/` }, sessionId);
   answer = await reported;
 } finally {
-  browser.kill();
+  try {
+    process.kill(-browser.pid, 'SIGKILL');
+  } catch { /* it has ended */ }
   await gone;
-  rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
 }
 if (answer.why) {
   console.error(answer.why);

@@ -20,10 +20,7 @@ use tokio_rustls::{
 };
 
 use super::socket::Socket;
-
-/// Where systems keep the certificates they trust.
-const OF_THE_SYSTEM: [&str; 3] =
-    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+use crate::authorities::OF_THE_SYSTEM;
 
 /// Why no TLS can be offered. For the person who started the server.
 #[derive(Debug, thiserror::Error)]
