@@ -606,7 +606,7 @@ fn the_audit_log_is_read_page_by_page() {
     let operations: Vec<_> = done.out.lines().skip(1).map(|line| line.split("  ").nth(3).unwrap()).collect();
     assert_eq!(operations, ["Change4", "Change3", "Change2"]);
     desk.fails("audit list -n 0", 2, "invalid value '0'");
-    let done = desk.run("audit export --since 1970-01-01T00:00:01Z --until 1970-01-01T00:00:04Z");
+    let done = desk.run("audit export --since 2023-11-14T22:13:21Z --until 2023-11-14T22:13:24Z");
     let lines = done.out.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     let operations: Vec<_> = lines.map(|line| line["operation"].as_str().unwrap().to_owned()).collect();
     assert_eq!(operations, ["Change3", "Change2", "Change1"]);
