@@ -75,7 +75,7 @@ impl<'a> Visitor<'a> {
         const ANSWERS: &str = "/root/answers";
         let ask = |(number, Probe { agent, url, .. }): (usize, &Probe)| {
             let show = "%{http_code} %{redirect_url}\\n";
-            format!("-sS -m 20 -A '{agent}' -o {ANSWERS}/{number} -w '{show}' '{url}'")
+            format!("-sS -m 5 -A '{agent}' -o {ANSWERS}/{number} -w '{show}' '{url}'")
         };
         let asked = PROBES.iter().enumerate().map(ask).collect::<Vec<_>>().join(" --next ");
         let last = PROBES.len() - 1;
