@@ -42,6 +42,12 @@ impl Call {
     /// The answer begins; of a unary call it is known how it ends.
     pub(super) fn answers(&self, context: &Context, caller: &Caller, answer: &mut Response<Body>) -> Code {
         let code = Status::from_header_map(answer.headers()).map_or(Code::Ok, |status| status.code());
+        self.answers_with(context, caller, answer, code);
+        code
+    }
+
+    /// The same where the answer's headers do not say how it ended.
+    pub(super) fn answers_with(&self, context: &Context, caller: &Caller, answer: &mut Response<Body>, code: Code) {
         let took = self.started.elapsed();
         context.metrics.answered(&self.path, code, took);
         answer.headers_mut().insert(REQUEST_ID, self.id.clone());
@@ -59,7 +65,6 @@ impl Call {
             }
             _ => {}
         }
-        code
     }
 
     /// The answer of a stream that opened: counted until it ends, whoever ends it.

@@ -9,15 +9,19 @@
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
-use prost::Message;
-use prost_reflect::{DeserializeOptions, DynamicMessage, MessageDescriptor, MethodDescriptor};
+use prost::{
+    Message,
+    encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field},
+};
+use prost_reflect::{DeserializeOptions, DynamicMessage, Kind, MessageDescriptor, MethodDescriptor};
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::{sync::Semaphore, time::timeout};
 use tonic::{Code, Status, body::Body};
 use tonic_types::StatusExt;
 
-use super::{Services, alias, authenticate, calls};
+use super::{Services, alias, calls};
 use crate::{
+    authn::Caller,
     contract,
     limits::{CALL_WITHIN, LOGIN_BYTES_MAX, REQUEST_BYTES_MAX},
     refusal::Refusal,
@@ -31,6 +35,16 @@ const TIMEOUT: &str = "connect-timeout-ms";
 const HEAD_BYTES: usize = 5;
 /// Of a timeout: ten digits by the protocol, eight by gRPC's.
 const TIMEOUT_DIGITS_MAX: usize = 8;
+
+/// Values in one message that is written or read as JSON. Each takes some 700 bytes on its way; a device's configuration of
+/// a megabyte has far fewer.
+const VALUES_MAX: usize = 50_000;
+/// The same in protobuf's own form, where a value has a place in its list and a kind.
+const FIELDS_MAX: usize = 2 * VALUES_MAX;
+/// Messages that are on that way at once.
+const CONVERTING_MAX: usize = 4;
+/// Messages within messages: twice what a configuration may have, because a Struct needs two for each.
+const DEPTH_MAX: usize = 256;
 
 /// How the message is written, both ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,35 +68,41 @@ pub(super) fn form(content_type: &[u8]) -> Option<Form> {
 
 /// A POST in one of these forms to a path of an operation.
 pub(super) async fn answer(
-    services: Services,
+    mut services: Services,
     form: Form,
     mut request: Request<Body>,
     from: std::net::IpAddr,
 ) -> Response<Body> {
     alias::canonical(&mut request);
-    if form == Form::Stream {
-        let why = Status::unimplemented("streams are answered over gRPC and gRPC-Web only");
-        return ended(&why, request.headers());
-    }
-    // A message that comes in drop by drop is not waited for without end.
-    match timeout(CALL_WITHIN, unary(services, form, request, from)).await {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(status)) => refused(&status, None),
-        Err(_) => refused(&Refusal::too_slow(CALL_WITHIN).into(), None),
-    }
+    let context = services.context.clone();
+    let call = calls::Call::begins(request.uri().path(), request.headers());
+    let json = request.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().ends_with(b"json"));
+    // Before anything else about the call is looked at, here as everywhere.
+    let (caller, told) = match services.enter(&call.path, request.headers(), from).await {
+        // A message that comes in drop by drop is not waited for without end.
+        Ok((caller, _)) => match timeout(CALL_WITHIN, unary(&mut services, form, caller.clone(), request)).await {
+            Ok(told) => (caller, told),
+            Err(_) => (caller, Err(Refusal::too_slow(CALL_WITHIN).into())),
+        },
+        Err((caller, status)) => (caller, Err(status)),
+    };
+    let code = told.as_ref().err().map_or(Code::Ok, Status::code);
+    let mut answer = match told {
+        Ok(content) if form == Form::Json => response(StatusCode::OK, "application/json", content),
+        Ok(content) => response(StatusCode::OK, "application/proto", content),
+        Err(status) if form == Form::Stream => ended(&status, json),
+        Err(status) => refused(&status),
+    };
+    call.answers_with(&context, &caller, &mut answer, code);
+    answer
 }
 
-async fn unary(
-    services: Services,
-    form: Form,
-    request: Request<Body>,
-    from: std::net::IpAddr,
-) -> Result<Response<Body>, Status> {
-    let path = request.uri().path().to_owned();
-    // Before anything else about the call is looked at, here as everywhere.
-    if authenticate::door(&path) == authenticate::Door::Closed {
-        services.context.authn.caller(authenticate::bearer(request.headers()), from).await?;
+/// What the operation answers, in the caller's form.
+async fn unary(services: &mut Services, form: Form, caller: Caller, request: Request<Body>) -> Result<Bytes, Status> {
+    if form == Form::Stream {
+        return Err(Status::unimplemented("streams are answered over gRPC and gRPC-Web only"));
     }
+    let path = request.uri().path().to_owned();
     let method = contract::method(&path);
     let method = method.ok_or_else(|| Status::unimplemented("this server has no such operation"))?;
     if method.is_client_streaming() || method.is_server_streaming() {
@@ -93,14 +113,60 @@ async fn unary(
     let most = if path.starts_with("/proto.rpc.") { LOGIN_BYTES_MAX } else { REQUEST_BYTES_MAX };
     let sent = Limited::new(body, most).collect().await.map_err(|problem| match problem.downcast_ref::<Status>() {
         Some(status) => status.clone(),
-        None => Status::resource_exhausted(format!("the message is longer than {most} bytes, or it broke off")),
+        None => Refusal::unreadable(format_args!("the message is longer than {most} bytes, or it broke off")).into(),
     })?;
     let message = match form {
-        Form::Json => binary(method.input(), &sent.to_bytes())?,
+        Form::Json => {
+            let input = method.input();
+            converted(move || binary(input, &sent.to_bytes())).await?
+        }
         _ => sent.to_bytes(),
     };
-    let answer = services.call(call(&parts.headers, &path, &message)?, from).await;
-    Ok(replied(form, &method, answer).await)
+    let answer = services.dispatch(&path, caller, call(&parts.headers, &path, &message)?).await?;
+    replied(form, &method, answer).await
+}
+
+/// Runs what takes memory and time a few at once, beside what answers other calls.
+async fn converted(work: impl FnOnce() -> Result<Bytes, Status> + Send + 'static) -> Result<Bytes, Status> {
+    static ROOM: Semaphore = Semaphore::const_new(CONVERTING_MAX);
+    let _place = ROOM.acquire().await;
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| Err(Status::internal("the message could not be converted")))
+}
+
+/// Whether so many values are in this text at most. Each comes after one of these signs.
+fn has_few_values(text: &[u8]) -> bool {
+    let (mut values, mut quoted, mut escaped) = (1, false, false);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b',' | b'[' | b'{' if !quoted => values += 1,
+            _ => {}
+        }
+    }
+    values <= VALUES_MAX
+}
+
+/// Uses up one of `left` for each field that is there, in messages within messages too. Nothing where they are not
+/// enough, or where it is no such message.
+fn count(message: &MessageDescriptor, mut bytes: &[u8], depth: usize, left: &mut usize) -> Option<()> {
+    while !bytes.is_empty() {
+        *left = left.checked_sub(1)?;
+        let (tag, wire_type) = decode_key(&mut bytes).ok()?;
+        if wire_type != WireType::LengthDelimited {
+            skip_field(wire_type, tag, &mut bytes, DecodeContext::default()).ok()?;
+            continue;
+        }
+        let length = usize::try_from(decode_varint(&mut bytes).ok()?).ok()?;
+        let (inner, rest) = bytes.split_at_checked(length)?;
+        bytes = rest;
+        if let Some(Kind::Message(kind)) = message.get_field(tag).map(|field| field.kind()) {
+            count(&kind, inner, depth.checked_sub(1)?, left)?;
+        }
+    }
+    Some(())
 }
 
 fn check(headers: &HeaderMap) -> Result<(), Status> {
@@ -117,6 +183,10 @@ fn check(headers: &HeaderMap) -> Result<(), Status> {
 fn binary(input: MessageDescriptor, text: &[u8]) -> Result<Bytes, Status> {
     // Nothing at all is what somebody sends who has nothing to say.
     let text = if text.trim_ascii().is_empty() { b"{}" } else { text };
+    if !has_few_values(text) {
+        let why = format_args!("it has more than {VALUES_MAX} values: send it as application/proto, or over gRPC");
+        return Err(Refusal::unreadable(why).into());
+    }
     let name = input.name().to_owned();
     let mut json = serde_json::Deserializer::from_slice(text);
     // Clients of another version know other fields.
@@ -165,48 +235,47 @@ fn call(headers: &HeaderMap, path: &str, message: &[u8]) -> Result<Request<Body>
 }
 
 /// What gRPC would have answered, in the caller's form.
-async fn replied(form: Form, method: &MethodDescriptor, answer: Response<Body>) -> Response<Body> {
+async fn replied(form: Form, method: &MethodDescriptor, answer: Response<Body>) -> Result<Bytes, Status> {
     let (parts, body) = answer.into_parts();
-    let id = parts.headers.get(calls::REQUEST_ID).cloned();
-    let told = match body.collect().await {
-        Ok(told) => told,
-        Err(status) => return refused(&status, id),
-    };
+    let told = body.collect().await?;
     let status = Status::from_header_map(&parts.headers)
         .or_else(|| told.trailers().and_then(Status::from_header_map))
         .filter(|status| status.code() != Code::Ok);
     if let Some(status) = status {
-        return refused(&status, id);
+        return Err(status);
     }
     let mut message = told.to_bytes();
     message.advance(HEAD_BYTES.min(message.len()));
-    let content = match form {
-        Form::Json => match DynamicMessage::decode(method.output(), message).map(|told| serde_json::to_vec(&told)) {
-            Ok(Ok(text)) => Bytes::from(text),
-            // What was kept cannot be written as JSON: a timestamp of the year 10,000.
-            _ => return refused(&Status::internal("the answer cannot be written as JSON: ask in another form"), id),
-        },
-        _ => message,
-    };
-    let kind = if form == Form::Json { "application/json" } else { "application/proto" };
-    response(StatusCode::OK, kind, content, id)
+    if form != Form::Json {
+        return Ok(message);
+    }
+    let output = method.output();
+    let mut left = FIELDS_MAX;
+    if count(&output, &message, DEPTH_MAX, &mut left).is_none() {
+        let why =
+            format!("the answer has more than {VALUES_MAX} values: ask for less, as application/proto or over gRPC");
+        return Err(Status::out_of_range(why));
+    }
+    converted(move || match DynamicMessage::decode(output, message).map(|told| serde_json::to_vec(&told)) {
+        Ok(Ok(text)) => Ok(text.into()),
+        // What was kept cannot be written as JSON: a timestamp of the year 10,000.
+        _ => Err(Status::internal("the answer cannot be written as JSON: ask in another form")),
+    })
+    .await
 }
 
-fn response(status: StatusCode, kind: &'static str, content: Bytes, id: Option<HeaderValue>) -> Response<Body> {
+fn response(status: StatusCode, kind: &'static str, content: Bytes) -> Response<Body> {
     let mut answer = Response::new(Body::new(Full::from(content)));
     *answer.status_mut() = status;
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    if let Some(id) = id {
-        answer.headers_mut().insert(calls::REQUEST_ID, id);
-    }
     answer
 }
 
 /// An error is JSON in every form.
-fn refused(status: &Status, id: Option<HeaderValue>) -> Response<Body> {
+fn refused(status: &Status) -> Response<Body> {
     let (number, _) = code(status.code());
     let http = StatusCode::from_u16(number).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut answer = response(http, "application/json", Bytes::from(error(status).to_string()), id);
+    let mut answer = response(http, "application/json", Bytes::from(error(status).to_string()));
     let details = status.get_details_retry_info();
     if let Some(delay) = details.and_then(|retry| retry.retry_delay) {
         // In whole seconds, and never "at once".
@@ -216,13 +285,12 @@ fn refused(status: &Status, id: Option<HeaderValue>) -> Response<Body> {
 }
 
 /// A stream's end, which is where its errors are.
-fn ended(status: &Status, headers: &HeaderMap) -> Response<Body> {
-    let json = headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().ends_with(b"json"));
+fn ended(status: &Status, json: bool) -> Response<Body> {
     let text = json!({ "error": error(status) }).to_string();
     let length = u32::try_from(text.len()).unwrap_or_default().to_be_bytes();
     let framed = Bytes::from([&[2], &length[..], text.as_bytes()].concat());
     let kind = if json { "application/connect+json" } else { "application/connect+proto" };
-    response(StatusCode::OK, kind, framed, None)
+    response(StatusCode::OK, kind, framed)
 }
 
 fn error(status: &Status) -> Value {
@@ -317,6 +385,37 @@ mod tests {
             assert_eq!(base64(bytes.as_bytes()), text);
         }
         assert_eq!(base64(&[0xfb, 0xff, 0xfe]), "+//+");
+    }
+
+    #[test]
+    fn values_are_counted_before_memory_is_taken_for_them() {
+        let list = |values: usize| format!("[{}]", vec!["0"; values].join(","));
+        assert!(has_few_values(list(VALUES_MAX - 2).as_bytes()));
+        assert!(!has_few_values(list(VALUES_MAX + 1).as_bytes()));
+        assert!(
+            has_few_values(format!("{:?}", ",[{".repeat(VALUES_MAX)).as_bytes()),
+            "in a text they count for nothing"
+        );
+        assert!(
+            !has_few_values(format!("[\"\\\"\",{}", list(VALUES_MAX + 1)).as_bytes()),
+            "an escaped quote ends no text"
+        );
+
+        let robot = contract::pool().get_message_by_name("google.protobuf.Struct").unwrap();
+        let message = |values: usize| {
+            let null = prost_types::Value { kind: Some(prost_types::value::Kind::NullValue(0)) };
+            let list = prost_types::value::Kind::ListValue(prost_types::ListValue { values: vec![null; values] });
+            let fields = [("a".to_owned(), prost_types::Value { kind: Some(list) })].into();
+            prost_types::Struct { fields }.encode_to_vec()
+        };
+        let counted = |bytes: &[u8]| {
+            let mut left = FIELDS_MAX;
+            count(&robot, bytes, DEPTH_MAX, &mut left).map(|()| FIELDS_MAX - left)
+        };
+        // Entry, key, value, list; and two for each of its values.
+        assert_eq!(counted(&message(10)), Some(4 + 20));
+        assert_eq!(counted(&message(VALUES_MAX)), None);
+        assert_eq!(counted(&[0x0a, 0x7f]), None, "cut off");
     }
 
     #[test]

@@ -99,26 +99,9 @@ impl Services {
         alias::canonical(&mut request);
         let context = self.context.clone();
         let call = calls::Call::begins(request.uri().path(), request.headers());
-        let caller = match authenticate::door(&call.path) {
-            authenticate::Door::Open => Caller::nobody(from),
-            authenticate::Door::Closed => {
-                match context.authn.caller(authenticate::bearer(request.headers()), from).await {
-                    Ok(caller) => caller,
-                    Err(refusal) => {
-                        let mut answer = Status::from(refusal).into_http();
-                        call.answers(&context, &Caller::nobody(from), &mut answer);
-                        return answer;
-                    }
-                }
-            }
-        };
-        let mut permit = None;
-        let answer = match self.permitted(&call.path, &caller) {
-            Ok(stream) => {
-                permit = stream;
-                self.dispatch(&call.path, caller.clone(), request).await
-            }
-            Err(refusal) => Err(refusal.into()),
+        let (caller, answer, permit) = match self.enter(&call.path, request.headers(), from).await {
+            Ok((caller, permit)) => (caller.clone(), self.dispatch(&call.path, caller, request).await, permit),
+            Err((caller, status)) => (caller, Err(status), None),
         };
         let mut answer = answer.unwrap_or_else(Status::into_http);
         let code = call.answers(&context, &caller, &mut answer);
@@ -128,10 +111,32 @@ impl Services {
         }
     }
 
+    /// Who calls, and that they may by their limits, before anything else of the call is looked at. With a refusal comes
+    /// who was refused.
+    async fn enter(
+        &self,
+        path: &str,
+        headers: &::http::HeaderMap,
+        from: IpAddr,
+    ) -> Result<(Caller, Option<throttle::OpenStream>), (Caller, Status)> {
+        let caller = match authenticate::door(path) {
+            authenticate::Door::Open => Caller::nobody(from),
+            authenticate::Door::Closed => {
+                let caller = self.context.authn.caller(authenticate::bearer(headers), from).await;
+                caller.map_err(|refusal| (Caller::nobody(from), refusal.into()))?
+            }
+        };
+        match self.permitted(path, &caller) {
+            Ok(permit) => Ok((caller, permit)),
+            Err(refusal) => Err((caller, refusal.into())),
+        }
+    }
+
     /// Whether the caller still may, by its limits; what holds its place if it is a stream.
     fn permitted(&self, path: &str, caller: &Caller) -> Result<Option<throttle::OpenStream>, Refusal> {
-        // A sign-in is no call of anybody yet; wrong ones are counted where they are found out.
-        if path == authenticate::SIGN_IN {
+        // A sign-in is no call of anybody yet: it is counted where it is found out whose it is. Whether the server is well
+        // is asked by balancers, with whom strangers may share an address, and is answered from memory.
+        if path == authenticate::SIGN_IN || path == "/grpc.health.v1.Health/Check" {
             return Ok(None);
         }
         let throttle = &self.context.throttle;

@@ -23,7 +23,7 @@ pub async fn authenticate(
     Ok(AuthenticateResponse { access_token })
 }
 
-/// A token for whoever knows the secret. Who is wrong too often has to wait.
+/// A token for whoever knows the secret, however often others were wrong. Who is wrong too often has to wait.
 pub async fn token(
     context: &Context,
     caller: &Caller,
@@ -31,10 +31,15 @@ pub async fn token(
     kind: &str,
     payload: &str,
 ) -> Result<String, Refusal> {
-    context.throttle.sign_in(caller.from(), entity)?;
-    let token = context.authn.authenticate(entity, kind, payload).await;
-    if token.as_ref().is_err_and(Refusal::is_unauthenticated) {
-        context.throttle.sign_in_failed(caller.from(), entity);
+    match context.authn.authenticate(entity, kind, payload).await {
+        Ok(token) => {
+            context.throttle.signed_in(entity)?;
+            Ok(token)
+        }
+        Err(refusal) if refusal.is_unauthenticated() => {
+            context.throttle.sign_in_failed(caller.from(), entity)?;
+            Err(refusal)
+        }
+        Err(refusal) => Err(refusal),
     }
-    token
 }

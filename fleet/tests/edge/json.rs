@@ -1,5 +1,6 @@
 //! Operations as JSON over plain HTTP, as somebody with curl calls them.
 
+use api::pb::platform::app::v1::{UpdateRobotPartRequest, UpdateRobotPartResponse};
 use fleet::operations::OPERATIONS;
 use prost::Message;
 use serde_json::{Value, json};
@@ -189,7 +190,7 @@ async fn what_is_no_request_is_refused_without_repeating_it() {
     assert_eq!(answer.status, 400);
     let long = format!("{{\"name\": \"{}\"}}", "x".repeat(5 << 20));
     let answer = ask(&world, "POST", path, &plain, long.as_bytes()).await;
-    assert_eq!((answer.status, &answer.json()["code"]), (429, &json!("resource_exhausted")));
+    assert_eq!((answer.status, &answer.json()["code"]), (400, &json!("invalid_argument")));
 
     let with = |name: &'static str, value: &'static str| [plain[0], plain[1], (name, value)];
     let table = [
@@ -207,6 +208,41 @@ async fn what_is_no_request_is_refused_without_repeating_it() {
     let answer = ask(&world, "POST", "/viam.app.v1.AppService/TailRobotPartLogs", &stream, b"").await;
     let told: Value = serde_json::from_slice(&answer.body[5..]).unwrap();
     assert_eq!((answer.status, answer.body[0], &told["error"]["code"]), (200, 2, &json!("unimplemented")));
+    let answer = ask(&world, "POST", "/viam.app.v1.AppService/TailRobotPartLogs", &stream[..1], b"").await;
+    let told: Value = serde_json::from_slice(&answer.body[5..]).unwrap();
+    assert_eq!(told["error"]["code"], json!("unauthenticated"), "who it is comes first");
+    assert!(answer.header("x-request-id").is_some());
+    world.end().await;
+}
+
+/// Each value takes hundreds of bytes on its way: two bytes of a request must not become that many.
+#[tokio::test]
+async fn a_message_of_a_million_values_is_refused_before_it_takes_memory() {
+    let world = World::new().await;
+    let owner = world.owner("Acme").await;
+    let location = owner.location("North", None).await;
+    let part = owner.main_part(&owner.machine(&location, "arm").await).await.id;
+    let path = "/platform.app.v1.AppService/UpdateRobotPart";
+    let config = |values: usize| json!({"id": part, "name": "arm", "robotConfig": {"a": vec![0; values]}});
+    let answer = post(&world, &owner.client, path, &config(1_000_000)).await;
+    let told = answer.json();
+    assert_eq!((answer.status, &told["code"]), (400, &json!("invalid_argument")), "{told}");
+    assert!(told["message"].as_str().unwrap().contains("more than 50000 values"), "{told}");
+    app(&world, &owner, "UpdateRobotPart", config(40_000)).await;
+    let read = app(&world, &owner, "GetRobotPart", json!({"id": part})).await;
+    assert_eq!(read["part"]["robotConfig"]["a"].as_array().unwrap().len(), 40_000);
+    // What came another way is told where it does not fit.
+    let list = vec![0.0; 60_000].into_iter().map(prost_types::Value::from).collect::<Vec<_>>();
+    let fields = [("a".to_owned(), prost_types::Value::from(list))].into();
+    let request = UpdateRobotPartRequest {
+        id: part.clone(),
+        name: "arm".into(),
+        robot_config: Some(prost_types::Struct { fields }),
+        ..Default::default()
+    };
+    owner.client.app::<_, UpdateRobotPartResponse>("UpdateRobotPart", request).await.unwrap();
+    let answer = post(&world, &owner.client, "/platform.app.v1.AppService/GetRobotPart", &json!({"id": part})).await;
+    assert_eq!((answer.status, &answer.json()["code"]), (400, &json!("out_of_range")));
     world.end().await;
 }
 
