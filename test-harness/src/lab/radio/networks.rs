@@ -85,7 +85,7 @@ pub(super) fn known(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     let words = PASSWORDS.map(|word| format!("-e {word}")).join(" ");
     unsaid(&board, &PASSWORDS)?;
     let open = board.run(&format!(
-        "grep -rl {words} /etc /opt /var /tmp /run/NetworkManager 2>/dev/null | xargs -r stat -c '%a %n' | grep -v '^[0-9]*00 ' || true"
+        "grep -rlZ {words} /etc /opt /var /tmp /run/NetworkManager 2>/dev/null | xargs -r0 stat -c '%a %n' | grep -v '^[0-9]*00 ' || true"
     ))?;
     ensure(open.is_empty(), || format!("readable for others: {open}"))?;
 
