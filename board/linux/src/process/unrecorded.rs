@@ -19,11 +19,16 @@ use std::{
     fs,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use board::process::{ProcessId, Stream, Unrecorded};
 
 use super::{cgroup::Unit, pipes::NAMED, stat, theirs::Theirs};
+
+/// How often, and with what pause, one is looked at again that is in the middle of exec: a matter of microseconds.
+const EXEC_LOOKS: usize = 20;
+const EXEC_LOOK: Duration = Duration::from_millis(1);
 
 /// Every one of them; `pipe` is device and inode number of the pipe for standard output, which lies in `run_folder`
 /// unless it was removed.
@@ -46,7 +51,7 @@ pub(super) fn find(
         let folder = Path::new("/proc").join(pid.to_string());
         let output = fs::metadata(folder.join("fd/1")).ok()?;
         is_ours(pid, (output.dev(), output.ino())).then_some(())?;
-        let note = value(&fs::read(folder.join("environ")).ok()?, variable)?;
+        let note = value(&environment(&folder)?, variable)?;
         // The same process still, so that all of this was said of one.
         let same = stat::of(pid).is_some_and(|now| now.start_ticks == leader.start_ticks);
         same.then_some(Unrecorded { id: ProcessId { pid, start_ticks: leader.start_ticks }, note })
@@ -60,6 +65,19 @@ pub(super) fn find(
 fn real(folder: &Path) -> PathBuf {
     let above = || Some(fs::canonicalize(folder.parent()?).ok()?.join(folder.file_name()?));
     fs::canonicalize(folder).ok().or_else(above).unwrap_or_else(|| folder.to_owned())
+}
+
+/// A process in the middle of exec has let go of the lock and shows no environment yet: it is looked at again. One that was
+/// started without any is looked at in vain.
+fn environment(process: &Path) -> Option<Vec<u8>> {
+    let read = || fs::read(process.join("environ")).ok();
+    for _ in 0..EXEC_LOOKS {
+        match read() {
+            Some(none) if none.is_empty() => std::thread::sleep(EXEC_LOOK),
+            done => return done,
+        }
+    }
+    read()
 }
 
 fn value(environment: &[u8], variable: &str) -> Option<String> {
