@@ -200,20 +200,25 @@ fn databases(
             true => state.read::<_, DbError>(artifacts::referred)?,
             false => Vec::new(),
         };
-        note.artifacts = u64::try_from(digests.len()).unwrap_or_default();
-        let gone = digests.into_iter().map(|digest| Ok((copies.artifact(from, &digest, to)?, digest)));
+        // The pages first, in one go: as long as a moment is held, what is written in it stays in the write-ahead log.
+        let mut bytes = 0;
+        for (still, name) in [(state, STATE_FILE), (logs, LOGS_FILE)] {
+            let path = to.join(name);
+            // Of a moment before.
+            remove(&path)?;
+            still.copy_to(&path)?;
+            bytes += fs::metadata(&path).map_err(failed("read", &path))?.len();
+        }
+        let gone = digests.iter().map(|digest| Ok((copies.artifact(from, digest, to)?, digest)));
         let gone = gone.filter_map(|one: Result<_, BackupError>| {
             one.map(|(there, digest)| (!there).then_some(digest)).transpose()
         });
         if let Some(digest) = gone.collect::<Result<Vec<_>, _>>()?.into_iter().next() {
-            missing = digest;
+            missing.clone_from(digest);
             continue;
         }
-        for (still, name) in [(state, STATE_FILE), (logs, LOGS_FILE)] {
-            let path = to.join(name);
-            still.copy_to(&path)?;
-            note.bytes += fs::metadata(&path).map_err(failed("read", &path))?.len();
-        }
+        note.artifacts = u64::try_from(digests.len()).unwrap_or_default();
+        note.bytes += bytes;
         return Ok(());
     }
     Err(BackupError::Missing { digest: missing })
@@ -378,7 +383,8 @@ fn sync(path: &Path) -> Result<(), BackupError> {
 }
 
 fn remove(path: &Path) -> Result<(), BackupError> {
-    match fs::remove_dir_all(path) {
+    let removed = if path.is_file() { fs::remove_file(path) } else { fs::remove_dir_all(path) };
+    match removed {
         Err(none) if none.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done.map_err(failed("remove", path)),
     }

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Mutex, Semaphore, watch};
 
 use crate::{
     artifacts::Artifacts,
@@ -51,6 +51,8 @@ pub struct Context {
     pub upload_idle: Duration,
     /// The bytes of uploads.
     pub artifacts: Arc<dyn Artifacts>,
+    /// Held by who removes artifacts.
+    pub sweeping: Mutex<()>,
     /// Of this run of this server, among those that share the database.
     pub server: String,
     /// The time.

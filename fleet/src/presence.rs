@@ -20,6 +20,8 @@ use crate::{
 
 /// How old what the database says may be; other servers show a device live within twice this.
 pub const WRITTEN_EVERY: Duration = Duration::from_secs(1);
+/// Devices in one transaction: as long as it runs, nobody else writes.
+const WRITTEN_AT_ONCE: usize = 512;
 /// A device is live when it spoke within this.
 pub const LIVE_WITHIN: Millis = 10_000;
 
@@ -90,16 +92,15 @@ impl Presence {
         if new.is_empty() {
             return Ok(0);
         }
-        let written = new.clone();
-        store
-            .write(move |tx| {
-                written.iter().try_for_each(|(part, at)| parts::store_last_access(tx, part, *at, now + LIVE_WITHIN))
-            })
-            .await?;
-        if let Ok(parts) = self.parts.read() {
-            for (part, at) in &new {
-                if let Some(seen) = parts.get(part) {
-                    seen.written.store(*at, Relaxed);
+        // A few at a time: others write too.
+        for some in new.chunks(WRITTEN_AT_ONCE) {
+            let heard = some.to_vec();
+            store.write(move |tx| parts::store_last_access(tx, &heard, now + LIVE_WITHIN)).await?;
+            if let Ok(parts) = self.parts.read() {
+                for (part, at) in some {
+                    if let Some(seen) = parts.get(part) {
+                        seen.written.store(*at, Relaxed);
+                    }
                 }
             }
         }

@@ -247,6 +247,7 @@ pub async fn context(
         upload_idle: options.upload_idle,
         artifacts,
         clock,
+        sweeping: tokio::sync::Mutex::default(),
         server: ids::new_id(),
         metrics: Metrics::default(),
         throttle: Arc::new(throttle::Throttle::new(options.limits)),

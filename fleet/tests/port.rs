@@ -175,7 +175,7 @@ async fn health_answers_without_a_key_and_metrics_count_what_was_done() {
         "fleet_refused_total{limit=\"calls_per_key\"} 0",
         "fleet_streams_open 0",
         "kind=\"write\"} ",
-        "fleet_store_writes_waiting{database=\"logs\"} 0",
+        "fleet_store_writes_waiting{database=\"logs\"} ",
         "fleet_connections_open ",
     ] {
         assert!(page.contains(line), "{line}: {page}");

@@ -6,8 +6,9 @@ use tokio::sync::watch;
 
 use super::ArtifactError;
 use crate::{
+    clock::Millis,
     context::Context,
-    store::{DbError, artifacts},
+    store::{DbError, Tx, artifacts, duties},
 };
 
 /// Deleting sweeps at once; this is for what crashes left, on this server or on another one.
@@ -24,19 +25,50 @@ pub enum SweepError {
     Artifact(#[from] ArtifactError),
 }
 
-/// One round.
+/// What only one server does at a time, for how long it may rest when its holder dies. Longer than any removal takes.
+const DUTY: &str = "remove artifacts";
+const HELD: Millis = 10 * 60 * 1000;
+
+/// One round, unless another server is at it. Two at once would both remove what they saw marked, and the slower one
+/// what was uploaded anew in between.
 pub async fn round(context: &Context) -> Result<(), SweepError> {
+    let _alone = context.sweeping.lock().await;
+    let ended = removed(context).await;
+    hold(context, 0, |_| Ok(())).await?;
+    ended
+}
+
+async fn removed(context: &Context) -> Result<(), SweepError> {
     loop {
         let now = context.clock.now();
-        let leaving = context.store.write::<_, DbError>(move |tx| artifacts::leave(tx, now)).await?;
+        let leaving = hold(context, HELD, move |tx| artifacts::leave(tx, now)).await?.unwrap_or_default();
         if leaving.is_empty() {
             return Ok(());
         }
         for digest in leaving {
+            // Looked at once more each time: this server may have slept since, and another one gone on.
+            let name = digest.clone();
+            if hold(context, HELD, move |tx| artifacts::is_leaving(tx, &name)).await? != Some(true) {
+                return Ok(());
+            }
             context.artifacts.remove(&digest).await?;
             context.store.write::<_, DbError>(move |tx| artifacts::left(tx, &digest)).await?;
         }
     }
+}
+
+/// Does it while this server has the duty, and keeps that for `held`; nothing while another server has it.
+async fn hold<T: Send + 'static>(
+    context: &Context,
+    held: Millis,
+    work: impl FnOnce(&Tx<'_>) -> Result<T, DbError> + Send + 'static,
+) -> Result<Option<T>, DbError> {
+    let (server, now) = (context.server.clone(), context.clock.now());
+    let work = move |tx: &Tx<'_>| match duties::hold(tx, DUTY, &server, now, now + held)? {
+        true => work(tx).map(Some),
+        false => Ok(None),
+    };
+    context.store.write(work).await
 }
 
 /// A round now, because something was deleted; a failure is only a delay.

@@ -58,6 +58,12 @@ pub fn leave(tx: &Tx<'_>, now: Millis) -> Result<Vec<String>, DbError> {
     Ok(unreferred)
 }
 
+/// Whether the bytes may be removed: they are marked, and have not been removed meanwhile.
+pub fn is_leaving(tx: &Tx<'_>, digest: &str) -> Result<bool, DbError> {
+    let leaving = tx.first("SELECT leaving FROM artifacts WHERE digest = $1", &[digest.into()], |row| row.flag(0))?;
+    Ok(leaving == Some(true))
+}
+
 /// The bytes are gone.
 pub fn left(tx: &Tx<'_>, digest: &str) -> Result<(), DbError> {
     tx.run("DELETE FROM artifacts WHERE digest = $1 AND leaving = 1", &[digest.into()])?;

@@ -74,6 +74,20 @@ const STATE: &[Migration] = &[
 const LOGS: &[Migration] =
     &[Migration { number: 1, name: "blocks", sql: include_str!("../../migrations/logs/0001_blocks.sql") }];
 
+/// A database says which change was its last: one that came in before it later would never be made.
+const _: () = assert!(are_counted(STATE) && are_counted(LOGS), "changes are counted from 1, without gaps");
+
+const fn are_counted(migrations: &[Migration]) -> bool {
+    let mut counted = 0;
+    while counted < migrations.len() {
+        if migrations[counted].number != counted as i64 + 1 {
+            return false;
+        }
+        counted += 1;
+    }
+    true
+}
+
 /// The databases of SQLite, in the data folder.
 pub const STATE_FILE: &str = "state.db";
 /// See [`STATE_FILE`].
