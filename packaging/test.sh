@@ -10,8 +10,12 @@ eval "$(packaging/clients.sh --fetch)"
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-cargo test --workspace --no-fail-fast 2>&1 | tee "$log" | grep -v -E '^(test .* ok|running 0 tests|)$'
-status=${PIPESTATUS[0]}
+# Not through a pipe: a process that a failing test left behind would keep it open, and this would never end.
+cargo test --workspace --no-fail-fast >"$log" 2>&1 &
+tests=$!
+tail --pid="$tests" -n +1 -f "$log" | grep --line-buffered -v -E '^(test .* ok|running 0 tests|)$'
+wait "$tests"
+status=$?
 
 # A test that finds no means to run says `SKIPPED why` and returns: counted as skipped, not as passed.
 awk -v status="$status" '
