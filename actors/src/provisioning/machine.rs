@@ -89,10 +89,10 @@ pub enum State {
         /// Since when.
         since: Mono,
     },
-    /// A network was given, and the hotspot has to go: the visitor is told first.
+    /// The hotspot has to go: the visitor is told first.
     Parting {
-        /// What was given.
-        given: Given,
+        /// What was given, if that is why; else the visitor is done.
+        given: Option<Given>,
         /// The page has arrived by then.
         until: Mono,
     },

@@ -46,9 +46,11 @@ impl Machine {
                 true => State::Resting,
                 false => retrying(now, self.is_used(now)),
             },
-            State::Parting { given, until } if *until <= now => {
-                State::Clearing { given: given.clone(), until: now + CLEARING_TAKES_MAX }
-            }
+            State::Parting { given, until } if *until <= now => match given {
+                Some(given) => State::Clearing { given: given.clone(), until: now + CLEARING_TAKES_MAX },
+                None if connected => State::Resting,
+                None => retrying(now, false),
+            },
             State::Clearing { given, until } if clear || *until <= now => {
                 let given = given.clone();
                 self.join(now, false, given, effects);
@@ -134,7 +136,7 @@ impl Machine {
                 self.attempts += 1;
                 self.attempt = Some(self.trying(&given));
                 self.seen = false;
-                self.state = State::Parting { given, until: now + PARTING_TAKES };
+                self.state = State::Parting { given: Some(given), until: now + PARTING_TAKES };
             }
             Visit::Identity(identity) => tell(effects, Effect::Store(identity)),
             Visit::SawResult => self.saw(now),
@@ -142,7 +144,7 @@ impl Machine {
                 self.touched = None;
                 self.forced = None;
                 self.state = match self.state {
-                    State::Inviting { .. } => retrying(now, false),
+                    State::Inviting { .. } => State::Parting { given: None, until: now + PARTING_TAKES },
                     State::Showing { hotspot, .. } => State::Showing { until: now + PARTING_TAKES, hotspot },
                     ref other => other.clone(),
                 };

@@ -35,6 +35,16 @@ fn whoever_stays_for_ever_keeps_no_device_offline() {
     world.run_for(seconds(1));
 }
 
+#[test]
+fn whoever_is_done_hears_that_the_hotspot_goes() {
+    let mut world = device(22, false, true);
+    assert_hotspot(&mut world, minutes(3));
+    let owner = phone(&world);
+    let page = world.fill_in(owner, "/leave", &[]).expect("an answer");
+    assert_eq!(page.status, 200);
+    assert!(world.run_until(minutes(1), |hands| hands.board.networks.hotspot().is_none()));
+}
+
 /// What the swarm does with one device in four: radios that come and go, people of every kind, buttons, power cuts.
 #[test]
 fn whoever_comes_a_device_gets_online_in_the_end() {

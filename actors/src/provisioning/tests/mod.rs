@@ -252,7 +252,7 @@ fn time_that_passes_moves_every_state() {
     let states = [
         State::Resting,
         State::Inviting { since: at(0) },
-        State::Parting { given: given("n"), until: at(3) },
+        State::Parting { given: Some(given("n")), until: at(3) },
         State::Clearing { given: given("n"), until: at(20) },
         State::Joining { since: at(0), stays: true, linked: None },
         State::Joining { since: at(0), stays: false, linked: Some(at(0)) },

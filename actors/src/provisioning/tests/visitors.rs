@@ -118,8 +118,14 @@ fn whoever_is_done_may_say_so() {
     device.hears(0, offline(0));
     device.until(120);
     device.visit(130, Visit::Came);
-    assert_eq!(device.visit(140, Visit::Leave), "Retrying -B idle try1");
-    assert_eq!(device.hears(141, online(141)), "Resting --");
+    // Whoever says so is answered before the hotspot goes.
+    assert_eq!(device.visit(140, Visit::Leave), "Parting HB");
+    assert_eq!(device.until(143), "143: Retrying -B idle try1; ");
+    assert_eq!(device.hears(144, online(144)), "Resting --");
+    // On a device that is online, somebody at the device had opened the doors.
+    device.hears(200, Event::Forced);
+    device.visit(210, Visit::Leave);
+    assert_eq!(device.until(213), "213: Resting -- idle; ");
 }
 
 #[test]
