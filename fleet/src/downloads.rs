@@ -73,6 +73,7 @@ async fn send(
     from: IpAddr,
 ) -> Result<Response<Body>, Refusal> {
     let caller = caller(context, headers, from).await?;
+    context.throttle.call(&caller, true)?;
     let wanted = path.strip_prefix(PATH).unwrap_or_default().splitn(4, '/').collect::<Vec<_>>();
     let [owner, name, version, platform] = wanted[..] else {
         return Err(Refusal::invalid(

@@ -165,6 +165,11 @@ impl Refusal {
         self.kind == Kind::NotFound
     }
 
+    /// Whether the caller may not, or there is no such thing: the same call again would be refused again.
+    pub fn is_final(&self) -> bool {
+        matches!(self.kind, Kind::Denied | Kind::NotFound | Kind::Unauthenticated)
+    }
+
     /// Whether the caller did not show who it is.
     pub fn is_unauthenticated(&self) -> bool {
         self.kind == Kind::Unauthenticated

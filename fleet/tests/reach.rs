@@ -2,7 +2,8 @@
 
 mod world;
 
-use api::pb::platform::app::v1::*;
+use api::pb::platform::{app::v1::*, common::v1::LogEntry};
+use prost::Message;
 use tonic::Code;
 use world::{Client, Owner, World, code};
 
@@ -456,5 +457,39 @@ async fn a_machines_fragments_are_listed_with_what_lies_in_them_and_no_more_than
     assert_eq!(names(&through), ["around", "base", "pinned", "shared"], "no way around");
     assert!(!format!("{:?}", through.resolved_fragments).contains("other"));
     assert_eq!(made_of(&p.second.client, &p.deep, &[]).await.map(drop), Err(NotFound));
+    world.end().await;
+}
+
+/// What moves ends the calls of those who lose sight of it, and nobody else's.
+#[tokio::test]
+async fn a_tail_ends_with_the_right_to_read_and_goes_on_otherwise() {
+    let world = World::new().await;
+    let (owner, other) = (world.owner("Acme").await, world.owner("Other").await);
+    let (north, south) = (owner.location("North", None).await, owner.location("South", None).await);
+    let machine = owner.machine(&north, "arm").await;
+    let part = owner.main_part(&machine).await;
+    let elsewhere = other.main_part(&other.machine(&other.location("East", None).await, "leg").await).await;
+    let tail = |part: &str| TailRobotPartLogsRequest { id: part.to_owned(), ..Default::default() };
+    const TAIL: &str = "/platform.app.v1.AppService/TailRobotPartLogs";
+    let mut stays = owner.client.stream(TAIL, tail(&part.id)).await;
+    let mut strangers = other.client.stream(TAIL, tail(&elsewhere.id)).await;
+    // Twice: a tail looks once a second, so that by the second end all of them have looked after the first move.
+    for (from, to) in [(&north, &south), (&south, &north)] {
+        let there = world.key(&owner, "operator", "location", from).await;
+        let mut loses = there.stream(TAIL, tail(&part.id)).await;
+        let to = UpdateRobotRequest { id: machine.clone(), name: "arm".into(), location: to.clone() };
+        owner.client.app::<_, UpdateRobotResponse>("UpdateRobot", to).await.unwrap();
+        let ended = tokio::time::timeout(world::PATIENCE, loses.message()).await.expect("its tail ends");
+        assert_eq!(code(ended), NotFound, "what it may not see any more is not there for it");
+    }
+    for (part, stream) in [(&part, &mut stays), (&elsewhere, &mut strangers)] {
+        let device = world.login("robot-secret", &part.id, &part.secret).await.unwrap();
+        let entry = LogEntry { level: "info".into(), message: "still here".into(), ..LogEntry::default() };
+        let log = LogRequest { id: part.id.clone(), logs: vec![entry] };
+        device.call::<_, LogResponse>("/platform.app.v1.RobotService/Log", log).await.unwrap();
+        let told = tokio::time::timeout(world::PATIENCE, stream.message()).await.expect("a line");
+        let told = TailRobotPartLogsResponse::decode(told.expect("no end").expect("no end")).unwrap();
+        assert_eq!(told.logs[0].message, "still here");
+    }
     world.end().await;
 }

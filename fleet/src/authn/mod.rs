@@ -114,7 +114,12 @@ impl Caller {
         }
     }
 
-    /// Whether its key or secret was deleted, rotated or given other rights since the call began, or has ended. A call
+    /// Rises when something moved in the tree: a call that stays open has to ask once more whether it may.
+    pub fn moved(&self) -> u64 {
+        self.session.moved()
+    }
+
+    /// Whether its key or secret was deleted, rotated or given other roles since the call began, or has ended. A call
     /// that stays open (a tail) asks every second and ends.
     pub fn is_revoked(&self) -> bool {
         self.session.is_revoked()

@@ -1,7 +1,8 @@
 //! What callers may do, remembered from their last call, so that the usual call asks no database.
 //!
 //! Each session knows how far the news had come when it was read (`store/news.rs`). News makes sessions that are older
-//! end: their next call is looked up afresh, and calls that are still open hear of it.
+//! end: their next call is looked up afresh, and calls that are still open hear of it. Where something moved, nobody ends:
+//! who is called by whom stays, and only calls that stay open have to ask once more whether they may.
 
 use std::{
     collections::HashMap,
@@ -29,12 +30,18 @@ pub(super) struct Session {
     read_at: i64,
     /// When a key that a sign-in gave ends.
     pub(super) ends: Option<(Millis, Clock)>,
+    /// Rises when something moved: what it may see may be less.
+    moved: AtomicU64,
     revoked: AtomicBool,
 }
 
 impl Session {
     pub(super) fn new(who: Who, generation: u64, read_at: i64) -> Self {
-        Self { who, generation, read_at, ends: None, revoked: AtomicBool::new(false) }
+        Self { who, generation, read_at, ends: None, moved: AtomicU64::new(0), revoked: AtomicBool::new(false) }
+    }
+
+    pub(super) fn moved(&self) -> u64 {
+        self.moved.load(Ordering::Acquire)
     }
 
     pub(super) fn is_revoked(&self) -> bool {
@@ -96,7 +103,7 @@ impl Sessions {
     /// Ends what news says is over.
     pub fn hear(&self, number: i64, news: &News) {
         let over = |who: &Who| match news {
-            News::Everything | News::Rights => true,
+            News::Everything => true,
             News::Key(key) => matches!(who, Who::ApiKey { id, .. } if id == key),
             News::Identity(one) => {
                 matches!(who, Who::ApiKey { id, user, .. } if id == one || user.as_ref() == Some(one))
@@ -105,9 +112,16 @@ impl Sessions {
                 matches!(who, Who::Part { part } | Who::LocationSecret { part, .. } if part == gone)
             }
             News::LocationSecrets(gone) => matches!(who, Who::LocationSecret { location, .. } if location == gone),
-            News::Tree | News::Part(_) | News::Configurations => false,
+            News::Rights | News::Tree | News::Part(_) | News::Configurations => false,
         };
-        if matches!(news, News::Tree | News::Part(_) | News::Configurations) {
+        if *news == News::Rights {
+            // Nobody is somebody else for it. Calls that stay open look whether they still may.
+            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+            for session in known.values() {
+                session.moved.fetch_add(1, Ordering::AcqRel);
+            }
+        }
+        if matches!(news, News::Rights | News::Tree | News::Part(_) | News::Configurations) {
             return;
         }
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
@@ -143,6 +157,8 @@ mod tests {
         sessions.hear(5, &News::Key("a".into()));
         assert!(!new.is_revoked(), "the same news, heard once more from the table, is old news to it");
         sessions.hear(6, &News::Rights);
+        assert_eq!((new.moved(), new.is_revoked()), (1, false), "to be looked at again, and nobody else");
+        sessions.hear(7, &News::Everything);
         assert!(new.is_revoked() && other.is_revoked());
     }
 

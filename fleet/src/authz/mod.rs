@@ -36,6 +36,7 @@ use crate::{
 };
 
 /// Answers "may this caller".
+#[derive(Clone)]
 pub struct Authz {
     store: Store,
     ancestry: Arc<Ancestry>,

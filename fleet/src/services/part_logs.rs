@@ -11,7 +11,7 @@ use tonic::Status;
 
 use crate::{
     authn::Caller,
-    authz::right::ReadRobotLogs,
+    authz::{Authz, right::ReadRobotLogs},
     clock::Clock,
     context::Context,
     logs::{
@@ -23,7 +23,7 @@ use crate::{
     store::DbError,
 };
 
-/// How often an open stream asks whether its key still counts; revocation must reach it within two seconds.
+/// How often an open stream asks whether its key still counts, and whether it still may; revocation must reach it within two seconds.
 const REVOCATION_CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// GetRobotPartLogs.
@@ -49,16 +49,18 @@ pub async fn tail(
     let wanted = Wanted::new(&[], request.errors_only, request.filter.as_deref())?;
     let follower = context.logs.follow(part.id(), wanted).await?;
     let gone = follower.gone();
+    let moved = caller.moved();
     // Once more, now that its end would be heard.
     context.authz.part::<ReadRobotLogs>(&caller, part.id()).await?;
     // One message under way: whoever does not read fills the part's ring, not this server's memory.
     let (replies, stream) = mpsc::channel(1);
     let mut draining = context.draining.clone();
+    let authz = context.authz.clone();
     tokio::spawn(async move {
         let end = tokio::select! {
             () = send_all(follower, &replies) => None,
             () = gone => Some(Refusal::not_found("robot part", part.id())),
-            () = revoked(&caller) => Some(Refusal::unauthenticated("the key was deleted or changed: authenticate again")),
+            why = no_longer(&authz, &caller, part.id(), moved) => Some(why),
             _ = draining.wait_for(|draining| *draining) => Some(Refusal::from(DbError::Closed)),
         };
         if let Some(end) = end {
@@ -83,10 +85,21 @@ async fn send_all(mut follower: Follower, replies: &Sender) {
     }
 }
 
-async fn revoked(caller: &Caller) {
+/// Until the caller may not read it any more, and why. `moved` is what [`Caller::moved`] said when it was let in.
+async fn no_longer(authz: &Authz, caller: &Caller, part: &str, mut moved: u64) -> Refusal {
     let mut ticks = tokio::time::interval(REVOCATION_CHECK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !caller.is_revoked() {
+        let now = caller.moved();
+        if now != moved {
+            match authz.part::<ReadRobotLogs>(caller, part).await {
+                Ok(_) => moved = now,
+                Err(refusal) if refusal.is_final() => return refusal,
+                // The database cannot be asked at the moment: in a second once more.
+                Err(_) => {}
+            }
+        }
         ticks.tick().await;
     }
+    Refusal::unauthenticated("the key was deleted or changed: authenticate again")
 }
