@@ -35,7 +35,7 @@ programs: needs
 	@$(CARGO) build --quiet --package fleet --package platform-cli --package test-harness --bins
 
 sandbox: programs
-	@target/debug/sandbox $(ARGS)
+	@"$${CARGO_TARGET_DIR:-target}/debug/sandbox" $(ARGS)
 
 test: programs
 	packaging/test.sh
