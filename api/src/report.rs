@@ -204,6 +204,7 @@ fn update(update: &UpdateStatus) -> (&'static str, String) {
     use update_status::Phase;
     let target = &update.target_version;
     let phase = match update.phase() {
+        Phase::Unspecified | Phase::Idle | Phase::Committed if update.wanted.is_empty() => "not updated".to_owned(),
         Phase::Unspecified | Phase::Idle | Phase::Committed if update.last_error.is_empty() => {
             format!("up to date with {:?}", update.wanted)
         }
@@ -340,6 +341,8 @@ mod tests {
             let troubles = troubles(&DeviceStatus { updates: vec![told], ..DeviceStatus::default() });
             assert_eq!(troubles.len(), usize::from(!error.is_empty()), "{phase:?}: {troubles:?}");
         }
+        let unwished = UpdateStatus { last_error: "no launcher".into(), ..UpdateStatus::default() };
+        assert_eq!(update(&unwished).1, "program not updated");
     }
 
     #[test]
