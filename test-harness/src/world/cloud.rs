@@ -107,6 +107,8 @@ struct Inner {
     /// An operator wants the machine server's update tried again; of this edition.
     retry: Cell<u64>,
     poll: Cell<Duration>,
+    /// Whether the configuration that the device was given last switches its machine server off.
+    off: Cell<bool>,
     report: RefCell<Option<(Duration, DeviceStatus)>>,
     calls: RefCell<Vec<(Duration, Call)>>,
     attempts: RefCell<Vec<Duration>>,
@@ -140,6 +142,7 @@ impl SimCloud {
                 mark_told: Cell::new(false),
                 retry: Cell::new(0),
                 poll: Cell::new(POLL),
+                off: Cell::new(false),
                 report: RefCell::default(),
                 calls: RefCell::default(),
                 attempts: RefCell::default(),
@@ -219,6 +222,11 @@ impl SimCloud {
     #[must_use]
     pub fn report(&self) -> Option<(Duration, DeviceStatus)> {
         self.inner.report.borrow().clone()
+    }
+
+    /// Whether the device, as far as it can know, has its machine server switched off: it may have heard nothing since.
+    pub(super) fn has_told_off(&self) -> bool {
+        self.inner.off.get()
     }
 
     /// The last report.
@@ -347,7 +355,10 @@ impl Cloud for SimCloud {
         self.travel().await?;
         Self::check_part(&request.id);
         let answer = if self.is_nonsense() { nonsense(&self.inner.random) } else { self.inner.config.borrow().clone() };
-        self.answered(Call::Config, answer)
+        let off = is_off(&answer);
+        let answer = self.answered(Call::Config, answer)?;
+        self.inner.off.set(off);
+        Ok(answer)
     }
 
     async fn needs_restart(&self, request: NeedsRestartRequest) -> Result<NeedsRestartResponse, CloudError> {
@@ -411,6 +422,13 @@ impl Cloud for SimCloud {
         };
         self.answered(Call::UploadLogs, UploadLogsResponse { acknowledged })
     }
+}
+
+/// Whether it switches the machine server off.
+fn is_off(config: &DeviceAgentConfigResponse) -> bool {
+    let settings = config.advanced_settings.as_ref();
+    let value = settings.and_then(|settings| settings.fields.get("disable_platform_server")?.kind.as_ref());
+    matches!(value, Some(prost_types::value::Kind::BoolValue(true)))
 }
 
 fn seconds(duration: Duration) -> prost_types::Duration {

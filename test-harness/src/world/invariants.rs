@@ -106,7 +106,7 @@ impl Watcher {
         self.next_count = now + minutes(1);
         let is_off = || {
             let report = cloud.report().and_then(|(_, status)| status.server);
-            report.is_some_and(|server| server.phase() == server_status::Phase::Disabled)
+            cloud.has_told_off() || report.is_some_and(|server| server.phase() == server_status::Phase::Disabled)
         };
         if !self.installed || !self.startable || self.rotten || board.processes.is_running() || is_off() {
             self.without_server = None;
