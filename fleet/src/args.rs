@@ -141,6 +141,10 @@ pub struct Serve {
     /// given several times. Without, the header is not looked at.
     #[arg(long, value_name = "ADDRESS")]
     pub trusted_proxy: Vec<Network>,
+    /// File of mode 0600 whose first line opens /metrics, shown as a bearer token; then nothing else does, not even being
+    /// on this machine. For a server behind a proxy on the same machine.
+    #[arg(long, value_name = "FILE")]
+    pub metrics_token_file: Option<PathBuf>,
     /// How the log on standard error is written.
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,

@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use api::Secret;
 use tokio::sync::{Mutex, Semaphore, watch};
 
 use crate::{
@@ -68,6 +69,8 @@ pub struct Context {
     /// How devices reach this server, for credentials files ("http://127.0.0.1:8080"). Unknown when it listens on every
     /// address and nobody said under which one it is reached.
     pub address: Option<String>,
+    /// What opens `/metrics`; without, this machine itself and keys do.
+    pub metrics_token: Option<Secret>,
     /// Sends invitations, if there is a mail server.
     pub mail: Option<Mail>,
     /// The identity provider, if there is one.

@@ -39,6 +39,7 @@ pub mod refusal;
 pub mod releases;
 pub mod services;
 pub mod sign_in;
+pub mod skew;
 pub mod store;
 pub mod upgrade;
 pub mod upload;

@@ -52,6 +52,10 @@ pub const REGISTRY_ITEMS_MAX: i64 = 10_000;
 pub const CALL_WITHIN: Duration = Duration::from_secs(60);
 /// Connections at the same time, if nobody says otherwise. A quiet one costs about 20 KiB.
 pub const CONNECTIONS_MAX: usize = 65_536;
+/// While more than half of the connections are taken, one that has shown no good token and does nothing is closed after this.
+pub const STRANGER_FOR: Duration = Duration::from_secs(60);
+/// A connection that gives way to another one is told so, and gone after this.
+pub const LEAVE_WITHIN: Duration = Duration::from_millis(500);
 /// Calls at the same time on one connection.
 pub const CALLS_PER_CONNECTION_MAX: u32 = 256;
 /// Of all headers of a call.

@@ -2,11 +2,15 @@
 
 use std::{
     error::Error,
+    fs,
     io::{self, Write},
+    os::unix::fs::PermissionsExt,
+    path::Path,
     process::ExitCode,
     time::Duration,
 };
 
+use api::Secret;
 use clap::Parser;
 use serde_json::json;
 use tokio::{
@@ -116,6 +120,7 @@ fn serve(serve: Serve) -> Result<(), Failure> {
     let mail = mail.map_err(|why| Failure::usage(&Failure::new(exit::USAGE, &why).sentence))?;
     let sign_in = sign_in::Settings::read(&serve.sign_in, serve.address.as_deref());
     let sign_in = sign_in.map_err(|why| Failure::usage(&Failure::new(exit::USAGE, &why).sentence))?;
+    let metrics_token = serve.metrics_token_file.as_deref().map(metrics_token).transpose()?;
     log(serve.log_format);
     many_descriptors();
     let options = Options {
@@ -136,6 +141,7 @@ fn serve(serve: Serve) -> Result<(), Failure> {
         trusted_proxies: serve.trusted_proxy,
         mail,
         sign_in,
+        metrics_token,
         durability: if serve.durable { Durability::PowerCut } else { Durability::ProcessDeath },
         ..place
     };
@@ -162,6 +168,18 @@ fn serve(serve: Serve) -> Result<(), Failure> {
         server.stop().await;
         Ok(())
     })
+}
+
+fn metrics_token(path: &Path) -> Result<Secret, Failure> {
+    let cannot = |why: io::Error| Failure::usage(&format!("cannot read the token in {}: {why}", path.display()));
+    let mode = fs::metadata(path).map_err(cannot)?.permissions().mode();
+    let text = fs::read_to_string(path).map_err(cannot)?;
+    let token = Secret::from(text.lines().next().unwrap_or_default().trim());
+    match (mode & 0o077, token.len()) {
+        (0, 16..) => Ok(token),
+        (0, _) => Err(Failure::usage(&format!("{}: a token has 16 characters at least", path.display()))),
+        _ => Err(Failure::usage(&format!("others can read {}: chmod 600 it", path.display()))),
+    }
 }
 
 /// What is told, from the environment (RUST_LOG); how, from the command line.

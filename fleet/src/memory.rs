@@ -22,6 +22,7 @@ use crate::{
     context::Context,
     logs::hub::Hub,
     presence::Presence,
+    skew::Skew,
     store::{
         DbError, Store,
         news::{self, News, Numbered},
@@ -83,6 +84,8 @@ pub struct Memory {
     pub changes: Arc<Changes>,
     /// Which devices are there.
     pub presence: Arc<Presence>,
+    /// How far this server's clock is from that of others.
+    pub skew: Arc<Skew>,
     /// Who follows which log.
     pub hub: Hub,
     /// How far the news was read.
@@ -94,11 +97,13 @@ impl Memory {
     /// Nothing yet, over a database that others may change too.
     pub fn of(store: &Store) -> Arc<Self> {
         let freshness = Arc::new(Freshness::new(store.state.is_shared()));
+        let skew = Arc::<Skew>::default();
         Arc::new(Self {
             sessions: Arc::default(),
             ancestry: Arc::new(Ancestry::new(freshness.clone())),
             changes: Arc::default(),
-            presence: Arc::default(),
+            presence: Arc::new(Presence::new(skew.clone())),
+            skew,
             hub: Hub::default(),
             freshness,
             heard: AtomicI64::new(i64::MAX),
@@ -107,8 +112,8 @@ impl Memory {
 
     /// Forgets what the news says. Hearing it twice does no harm.
     pub fn hear(&self, told: &[Numbered]) {
-        for (number, news) in told {
-            self.sessions.hear(*number, news);
+        self.sessions.hear(told);
+        for (_, news) in told {
             match news {
                 News::Everything => {
                     self.ancestry.changed();
@@ -128,16 +133,17 @@ impl Memory {
         }
     }
 
-    /// Reads what was told since the last time. The first time that is nothing: there was nothing remembered.
+    /// Reads what was told since the last time. The first time that is nothing: there was nothing remembered. Past the
+    /// calls that wait for the database: if this waited behind them, they would only be more.
     pub async fn catch_up(&self, store: &Store) -> Result<(), DbError> {
         loop {
             let (moment, heard) = (self.freshness.now(), self.heard.load(Ordering::Acquire));
             if heard == i64::MAX {
-                self.heard.store(store.read(news::newest).await?, Ordering::Release);
+                self.heard.store(store.state.read_apart(news::newest).await?, Ordering::Release);
                 self.freshness.read_at(moment);
                 return Ok(());
             }
-            let (found, all) = store.read(|tx| news::after(tx, heard)).await?;
+            let (found, all) = store.state.read_apart(|tx| news::after(tx, heard)).await?;
             self.hear(&found);
             if let Some((last, _)) = found.last() {
                 self.heard.store(*last, Ordering::Release);

@@ -15,6 +15,7 @@ use std::{
 
 use crate::{
     clock::Millis,
+    skew::Skew,
     store::{DbError, Store, parts},
 };
 
@@ -22,6 +23,10 @@ use crate::{
 pub const WRITTEN_EVERY: Duration = Duration::from_secs(1);
 /// Devices in one transaction: as long as it runs, nobody else writes.
 const WRITTEN_AT_ONCE: usize = 512;
+/// What was written down and not heard for this long is read from the database where it is wanted: devices come and go.
+const REMEMBERED_FOR: Millis = 60 * 60 * 1000;
+/// How often the memory is looked through for those.
+const TIDIED_EVERY: Millis = 60 * 1000;
 /// A device is live when it spoke within this.
 pub const LIVE_WITHIN: Millis = 10_000;
 
@@ -35,6 +40,9 @@ struct Seen {
 #[derive(Default)]
 pub struct Presence {
     parts: RwLock<HashMap<Arc<str>, Seen>>,
+    /// What is stored is in the database's time, so that servers whose clocks differ mean the same moment.
+    skew: Arc<Skew>,
+    tidied: AtomicI64,
 }
 
 /// How the contract says whether a device is there.
@@ -49,6 +57,11 @@ pub struct Liveness {
 }
 
 impl Presence {
+    /// Nobody was heard yet.
+    pub fn new(skew: Arc<Skew>) -> Self {
+        Self { skew, ..Self::default() }
+    }
+
     /// The part's device called.
     pub fn touch(&self, part: &str, now: Millis) {
         if let Ok(parts) = self.parts.read()
@@ -66,6 +79,7 @@ impl Presence {
     /// The later of what is in memory and what the database said, as far as it can be true at `now`.
     pub fn last_access(&self, part: &str, stored: Option<Millis>, now: Millis) -> Option<Millis> {
         let seen = self.parts.read().ok().and_then(|parts| parts.get(part).map(|seen| seen.at.load(Relaxed)));
+        let stored = stored.map(|at| self.skew.here(at));
         let believable = |at: &Millis| *at <= now + LIVE_WITHIN;
         // Only a clock that was set back leaves something unbelievable, and then it is all there is to show.
         seen.filter(believable).max(stored.filter(believable)).or(seen).or(stored)
@@ -80,6 +94,7 @@ impl Presence {
 
     /// Writes what is new; returns how many parts that were.
     pub async fn write_down(&self, store: &Store, now: Millis) -> Result<usize, DbError> {
+        self.tidy(now);
         let new: Vec<(Arc<str>, Millis)> = match self.parts.read() {
             Ok(parts) => parts
                 .iter()
@@ -94,8 +109,9 @@ impl Presence {
         }
         // A few at a time: others write too.
         for some in new.chunks(WRITTEN_AT_ONCE) {
-            let heard = some.to_vec();
-            store.write(move |tx| parts::store_last_access(tx, &heard, now + LIVE_WITHIN)).await?;
+            let heard: Vec<_> = some.iter().map(|(part, at)| (part.clone(), self.skew.shared(*at))).collect();
+            let believable = self.skew.shared(now) + LIVE_WITHIN;
+            store.write(move |tx| parts::store_last_access(tx, &heard, believable)).await?;
             if let Ok(parts) = self.parts.read() {
                 for (part, at) in some {
                     if let Some(seen) = parts.get(part) {
@@ -105,6 +121,20 @@ impl Presence {
             }
         }
         Ok(new.len())
+    }
+
+    /// Also the way out for a part that was deleted on another server while its device was still talking to this one.
+    fn tidy(&self, now: Millis) {
+        if (now - self.tidied.load(Relaxed)).abs() < TIDIED_EVERY {
+            return;
+        }
+        self.tidied.store(now, Relaxed);
+        if let Ok(mut parts) = self.parts.write() {
+            parts.retain(|_, seen| {
+                let at = seen.at.load(Relaxed);
+                at != seen.written.load(Relaxed) || now - at < REMEMBERED_FOR
+            });
+        }
     }
 }
 
@@ -131,6 +161,18 @@ mod tests {
         assert!(!liveness(presence.last_access("part", None, 100_000), 100_000).live);
         presence.touch("part", 101_000);
         assert_eq!(presence.last_access("part", Some(1_000_000), 101_000), Some(101_000));
+    }
+
+    #[test]
+    fn who_was_not_heard_for_an_hour_is_left_to_the_database() {
+        let presence = Presence::default();
+        presence.touch("old", 1_000_000);
+        presence.touch("unwritten", 1_000_000);
+        presence.parts.read().unwrap()["old"].written.store(1_000_000, Relaxed);
+        presence.tidy(1_000_000 + REMEMBERED_FOR - 1);
+        assert_eq!(presence.parts.read().unwrap().len(), 2);
+        presence.tidy(1_000_000 + REMEMBERED_FOR + TIDIED_EVERY);
+        assert_eq!(presence.parts.read().unwrap().keys().map(|part| &**part).collect::<Vec<_>>(), ["unwritten"]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use api::Secret;
 use tokio::{
     sync::{Semaphore, watch},
     task::JoinHandle,
@@ -26,13 +27,14 @@ use crate::{
     context::Context,
     edge::{self, Certificate, Edge, ServeError, TlsError, metrics::Metrics, proxy::Network, throttle},
     ids,
-    limits::{CONNECTIONS_MAX, UPLOAD_IDLE_MAX, UPLOADS_MAX},
+    limits::{CONNECTIONS_MAX, STRANGER_FOR, UPLOAD_IDLE_MAX, UPLOADS_MAX},
     logs::{self, Logs},
     mail::{self, Mail, MailSetupError},
     memory::{self, Memory},
     presence, releases,
     services::configuration::{CHECK_EVERY, Configurations},
     sign_in::{self, SignIn},
+    skew,
     store::{Address, DbError, Durability, OpenError, Store, duties},
     upgrade,
 };
@@ -68,12 +70,18 @@ pub struct Options {
     pub limits: throttle::Limits,
     /// Connections at the same time.
     pub connections_max: usize,
+    /// How long a connection without a good token that does nothing is left alone while connections are many.
+    pub stranger_for: Duration,
     /// Proxies in front that are believed when they say where a call comes from.
     pub trusted_proxies: Vec<Network>,
     /// How invitations are sent; without, their links are printed by the administrator.
     pub mail: Option<mail::Settings>,
     /// Where people sign in; without, they have keys only.
     pub sign_in: Option<sign_in::Settings>,
+    /// Whoever shows this may read `/metrics`, and nobody else.
+    pub metrics_token: Option<Secret>,
+    /// The time; tests push it.
+    pub clock: Clock,
 }
 
 impl Default for Options {
@@ -94,9 +102,12 @@ impl Default for Options {
             upload_idle: UPLOAD_IDLE_MAX,
             limits: throttle::Limits::default(),
             connections_max: CONNECTIONS_MAX,
+            stranger_for: STRANGER_FOR,
             trusted_proxies: Vec::new(),
             mail: None,
             sign_in: None,
+            metrics_token: None,
+            clock: Clock::default(),
         }
     }
 }
@@ -164,6 +175,7 @@ pub struct Running {
     port: JoinHandle<()>,
     clock_work: JoinHandle<()>,
     news: JoinHandle<()>,
+    measuring: JoinHandle<()>,
     feeding: JoinHandle<()>,
     pruning: JoinHandle<()>,
     sweeping: JoinHandle<()>,
@@ -182,10 +194,13 @@ impl Running {
         let _ = self.port.await;
         let _ = self.clock_work.await;
         let _ = self.news.await;
+        let _ = self.measuring.await;
         let _ = self.feeding.await;
         let _ = self.pruning.await;
         let _ = self.sweeping.await;
         let _ = self.mailing.await;
+        // Those that called while the others were let go.
+        write_down(&self.context).await;
     }
 }
 
@@ -219,7 +234,7 @@ pub async fn context(
         Some(bucket) => Arc::new(S3::of(bucket)?),
         None => Arc::new(artifacts::Folder::of_data(&options.folder)),
     };
-    let clock = Clock::default();
+    let clock = options.clock.clone();
     let memory = Memory::of(&store);
     let ear = Arc::downgrade(&memory);
     store.heard_by(move |told| {
@@ -253,6 +268,7 @@ pub async fn context(
         throttle: Arc::new(throttle::Throttle::new(options.limits)),
         trusted_proxies: options.trusted_proxies.clone(),
         folder: options.folder.clone(),
+        metrics_token: options.metrics_token.clone(),
         address,
         mail: options.mail.clone().map(Mail::new).transpose()?,
         sign_in: options.sign_in.clone().map(SignIn::new),
@@ -266,7 +282,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let tls = options.tls.as_ref().map(|(certificate, key)| Certificate::read(certificate, key)).transpose()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     // The port first: a second server on the same folder usually has the same port, and must not touch the files.
-    let port = Edge::bind(options.listen, tls, options.connections_max).await?;
+    let port = Edge::bind(options.listen, tls, options.connections_max, options.stranger_for).await?;
     let address = port.listener.local_addr().unwrap_or(options.listen);
     let here = format!("{scheme}://{address}");
     let known = options.address.clone().or_else(|| (!address.ip().is_unspecified()).then(|| here.clone()));
@@ -280,9 +296,11 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         // The next start goes on; until then an item may be deleted that an old configuration names.
         tracing::warn!(%problem, "what older configurations use of the registry is not noted yet");
     }
+    context.memory.skew.measure(&context.store, &context.clock).await.map_err(StartError::Lost)?;
     // Before the first call: what is remembered from now on is told of every later change.
     context.memory.catch_up(&context.store).await.map_err(StartError::Lost)?;
     let news = tokio::spawn(memory::keep_current(context.clone(), stopped.clone()));
+    let measuring = tokio::spawn(skew::keep_measured(context.clone(), stopped.clone()));
     let feeding = tokio::spawn(logs::feed::keep_fed(context.clone(), stopped.clone()));
     let clock_work = tokio::spawn(write_presence(context.clone(), stopped.clone()));
     let pruning = tokio::spawn(logs::retention::keep_pruned(context.clone(), stopped.clone()));
@@ -290,19 +308,36 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let mailing = tokio::spawn(mail::keep_sent(context.clone(), stopped.clone()));
     let (reload, reloaded) = watch::channel(0);
     let port = tokio::spawn(edge::serve(port, context.clone(), reloaded, stopped));
-    Ok(Running { address, url, context, stop, reload, port, clock_work, news, feeding, pruning, sweeping, mailing })
+    Ok(Running {
+        address,
+        url,
+        context,
+        stop,
+        reload,
+        port,
+        clock_work,
+        news,
+        measuring,
+        feeding,
+        pruning,
+        sweeping,
+        mailing,
+    })
 }
 
-/// Once a second, and once more at the end.
+/// Once a second, and once more when the server is told to stop.
 async fn write_presence(context: Arc<Context>, mut stopped: watch::Receiver<bool>) {
     loop {
         let last = tokio::time::timeout(presence::WRITTEN_EVERY, stopped.wait_for(|stop| *stop)).await.is_ok();
-        let now = context.clock.now();
-        if let Err(problem) = context.presence.write_down(&context.store, now).await {
-            tracing::warn!(%problem, "could not write down when devices last spoke");
-        }
+        write_down(&context).await;
         if last {
             return;
         }
+    }
+}
+
+async fn write_down(context: &Context) {
+    if let Err(problem) = context.presence.write_down(&context.store, context.clock.now()).await {
+        tracing::warn!(%problem, "could not write down when devices last spoke");
     }
 }

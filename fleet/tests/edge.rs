@@ -12,3 +12,5 @@ mod reflection;
 mod refusals;
 #[path = "edge/renewal.rs"]
 mod renewal;
+#[path = "edge/strangers.rs"]
+mod strangers;

@@ -185,7 +185,7 @@ async fn resend(owner: &Owner, email: &str, send_email_invite: Option<bool>) {
 }
 
 async fn waiting(world: &World) -> i64 {
-    world.server.context.store.read::<_, DbError>(mails::waiting).await.unwrap().0
+    world.server.context.store.read::<_, DbError>(mails::waiting).await.unwrap().count
 }
 
 /// Until the outbox is empty.

@@ -182,6 +182,23 @@ async fn health_answers_without_a_key_and_metrics_count_what_was_done() {
     }
     let forwarded = http(&world, "GET /metrics HTTP/1.1\r\nX-Forwarded-For: 203.0.113.9", b"").await;
     assert!(forwarded.starts_with("HTTP/1.1 401"), "{forwarded}");
+    let by = async |world: &World, token: &str| {
+        let head = format!("GET /metrics HTTP/1.1\r\nX-Forwarded-For: 203.0.113.9\r\nAuthorization: Bearer {token}");
+        http(world, &head, b"").await.split(' ').nth(1).unwrap().to_owned()
+    };
+    let part = owner.main_part(&owner.machine("", "arm").await).await;
+    let device = world.login("robot-secret", &part.id, &part.secret).await.unwrap();
+    assert_eq!(by(&world, owner.client.token.as_deref().unwrap()).await, "200");
+    assert_eq!(by(&world, device.token.as_deref().unwrap()).await, "401", "devices stand anywhere");
+    world.end().await;
+
+    // Behind a proxy on the same machine everybody comes from this machine: only the token counts.
+    let world = World::with(|options| options.metrics_token = Some("correct horse battery".into())).await;
+    let owner = world.owner("Acme").await;
+    assert!(http(&world, "GET /metrics HTTP/1.1", b"").await.starts_with("HTTP/1.1 401"));
+    assert_eq!(by(&world, "correct horse battery").await, "200");
+    assert_eq!(by(&world, "correct horse batterx").await, "401");
+    assert_eq!(by(&world, owner.client.token.as_deref().unwrap()).await, "401");
     world.end().await;
 }
 

@@ -141,11 +141,14 @@ impl Unfinished for Upload {
         let Self { file, place, finished } = *self;
         let target = finished.join(digest);
         Box::pin(blocking(move || {
-            file.ok_or_else(broken)?.sync_all()?;
+            // Kept, and with it the lock, until it has its name: without, another server's cleaning takes it for left behind.
+            let file = file.ok_or_else(broken)?;
+            file.sync_all()?;
             let place = place.ok_or_else(broken)?;
             // Over one that is there already: its bytes are the same, or damaged.
             fs::rename(&place.0, target)?;
             std::mem::forget(place);
+            drop(file);
             File::open(&finished)?.sync_all()
         }))
     }

@@ -40,7 +40,7 @@ pub async fn round(context: &Context) -> Result<(), SweepError> {
 
 async fn removed(context: &Context) -> Result<(), SweepError> {
     loop {
-        let now = context.clock.now();
+        let now = context.memory.skew.shared(context.clock.now());
         let leaving = hold(context, HELD, move |tx| artifacts::leave(tx, now)).await?.unwrap_or_default();
         if leaving.is_empty() {
             return Ok(());
@@ -57,13 +57,17 @@ async fn removed(context: &Context) -> Result<(), SweepError> {
     }
 }
 
-/// Does it while this server has the duty, and keeps that for `held`; nothing while another server has it.
+/// Does it while this server has the duty, and keeps that for `held`; nothing while another server has
+/// it, and by a clock that is not the others'.
 async fn hold<T: Send + 'static>(
     context: &Context,
     held: Millis,
     work: impl FnOnce(&Tx<'_>) -> Result<T, DbError> + Send + 'static,
 ) -> Result<Option<T>, DbError> {
-    let (server, now) = (context.server.clone(), context.clock.now());
+    if !context.memory.skew.is_tolerable() {
+        return Ok(None);
+    }
+    let (server, now) = (context.server.clone(), context.memory.skew.shared(context.clock.now()));
     let work = move |tx: &Tx<'_>| match duties::hold(tx, DUTY, &server, now, now + held)? {
         true => work(tx).map(Some),
         false => Ok(None),

@@ -190,8 +190,9 @@ impl Authn {
         let bad = || Refusal::unauthenticated(BAD_TOKEN);
         let claim = self.signer.open(token).ok_or_else(bad)?;
         let remembered = self.memory.freshness.is_current().then(|| self.memory.sessions.get(&claim.session()));
-        let session = match remembered.flatten() {
+        let session = match remembered.flatten().filter(|session| !session.is_over()) {
             Some(session) => session,
+            // Not known, or ended this very moment: of that its own token may not be the reason.
             None => self.load(&claim).await?.ok_or_else(bad)?,
         };
         if session.generation != claim.generation() || session.is_revoked() {

@@ -15,7 +15,7 @@ use std::{
 use super::Who;
 use crate::{
     clock::{Clock, Millis},
-    store::news::News,
+    store::news::{News, Numbered},
 };
 
 /// Keys and secrets whose rights are remembered; about 400 bytes each.
@@ -42,6 +42,11 @@ impl Session {
 
     pub(super) fn moved(&self) -> u64 {
         self.moved.load(Ordering::Acquire)
+    }
+
+    /// Ended by news, and not by its own time.
+    pub(super) fn is_over(&self) -> bool {
+        self.revoked.load(Ordering::Acquire)
     }
 
     pub(super) fn is_revoked(&self) -> bool {
@@ -100,39 +105,78 @@ impl Sessions {
         }
     }
 
-    /// Ends what news says is over.
-    pub fn hear(&self, number: i64, news: &News) {
-        let over = |who: &Who| match news {
-            News::Everything => true,
-            News::Key(key) => matches!(who, Who::ApiKey { id, .. } if id == key),
-            News::Identity(one) => {
-                matches!(who, Who::ApiKey { id, user, .. } if id == one || user.as_ref() == Some(one))
-            }
-            News::PartSecrets(gone) | News::PartGone(gone) => {
-                matches!(who, Who::Part { part } | Who::LocationSecret { part, .. } if part == gone)
-            }
-            News::LocationSecrets(gone) => matches!(who, Who::LocationSecret { location, .. } if location == gone),
-            News::Rights | News::Tree | News::Part(_) | News::Configurations => false,
-        };
-        if *news == News::Rights {
+    /// Ends what news says is over: one walk through all for any number of it, because calls wait meanwhile.
+    pub fn hear(&self, told: &[Numbered]) {
+        if told.iter().any(|(_, news)| *news == News::Rights) {
             // Nobody is somebody else for it. Calls that stay open look whether they still may.
             let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
             for session in known.values() {
                 session.moved.fetch_add(1, Ordering::AcqRel);
             }
         }
-        if matches!(news, News::Rights | News::Tree | News::Part(_) | News::Configurations) {
+        let over = Over::of(told);
+        if over.is_nothing() {
             return;
         }
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         self.revocations.fetch_add(1, Ordering::AcqRel);
         known.retain(|_, session| {
-            let ends = over(&session.who) && session.read_at < number;
+            let ends = over.since(&session.who).is_some_and(|number| session.read_at < number);
             if ends {
                 session.revoked.store(true, Ordering::Release);
             }
             !ends
         });
+    }
+}
+
+/// Who is over by some news, and by which number of it at last.
+#[derive(Default)]
+struct Over<'a> {
+    everybody: Option<i64>,
+    keys: HashMap<&'a str, i64>,
+    identities: HashMap<&'a str, i64>,
+    parts: HashMap<&'a str, i64>,
+    locations: HashMap<&'a str, i64>,
+}
+
+impl<'a> Over<'a> {
+    fn of(told: &'a [Numbered]) -> Self {
+        let mut over = Self::default();
+        for (number, news) in told {
+            let (list, about) = match news {
+                News::Everything => {
+                    over.everybody = over.everybody.max(Some(*number));
+                    continue;
+                }
+                News::Key(key) => (&mut over.keys, key),
+                News::Identity(one) => (&mut over.identities, one),
+                News::PartSecrets(gone) | News::PartGone(gone) => (&mut over.parts, gone),
+                News::LocationSecrets(gone) => (&mut over.locations, gone),
+                News::Rights | News::Tree | News::Part(_) | News::Configurations => continue,
+            };
+            let last = list.entry(about.as_str()).or_insert(*number);
+            *last = (*last).max(*number);
+        }
+        over
+    }
+
+    fn is_nothing(&self) -> bool {
+        let lists = [&self.keys, &self.identities, &self.parts, &self.locations];
+        self.everybody.is_none() && lists.iter().all(|list| list.is_empty())
+    }
+
+    fn since(&self, who: &Who) -> Option<i64> {
+        let of = |list: &HashMap<&str, i64>, id: &str| list.get(id).copied();
+        let own = match who {
+            Who::ApiKey { id, user, .. } => of(&self.keys, id)
+                .max(of(&self.identities, id))
+                .max(user.as_ref().and_then(|user| of(&self.identities, user))),
+            Who::Part { part } => of(&self.parts, part),
+            Who::LocationSecret { part, location } => of(&self.parts, part).max(of(&self.locations, location)),
+            Who::Local | Who::Nobody => None,
+        };
+        own.max(self.everybody)
     }
 }
 
@@ -149,17 +193,47 @@ mod tests {
         let sessions = Sessions::default();
         let old = sessions.remember([1; 16], key("a", 4), 0).unwrap();
         let other = sessions.remember([2; 16], key("b", 4), 0).unwrap();
-        sessions.hear(5, &News::Key("a".into()));
+        sessions.hear(&[(5, News::Key("a".into()))]);
         assert!(old.is_revoked() && !other.is_revoked());
         assert!(sessions.get(&[1; 16]).is_none());
         assert!(sessions.remember([1; 16], key("a", 4), 0).is_none(), "a look-up that began before");
         let new = sessions.remember([1; 16], key("a", 5), sessions.revocations()).unwrap();
-        sessions.hear(5, &News::Key("a".into()));
+        sessions.hear(&[(5, News::Key("a".into()))]);
         assert!(!new.is_revoked(), "the same news, heard once more from the table, is old news to it");
-        sessions.hear(6, &News::Rights);
+        sessions.hear(&[(6, News::Rights)]);
         assert_eq!((new.moved(), new.is_revoked()), (1, false), "to be looked at again, and nobody else");
-        sessions.hear(7, &News::Everything);
+        sessions.hear(&[(7, News::Everything)]);
         assert!(new.is_revoked() && other.is_revoked());
+    }
+
+    #[test]
+    fn a_batch_ends_whoever_one_piece_of_it_names() {
+        let person = |id: &str, read_at| {
+            let who = Who::ApiKey { id: id.into(), user: Some("ann".into()), grants: Vec::new() };
+            Session::new(who, 1, read_at)
+        };
+        let device =
+            |read_at| Session::new(Who::LocationSecret { part: "arm".into(), location: "north".into() }, 0, read_at);
+        let table: [(&str, Vec<Numbered>, [bool; 4]); 6] = [
+            ("nothing that ends anybody", vec![(9, News::Tree), (10, News::Part("arm".into()))], [false; 4]),
+            ("a key", vec![(9, News::Key("x".into())), (10, News::Key("a".into()))], [true, false, false, false]),
+            ("a person", vec![(9, News::Identity("ann".into())), (10, News::Tree)], [false, true, false, false]),
+            ("old news and new", vec![(5, News::Key("a".into())), (8, News::Key("b".into()))], [false; 4]),
+            (
+                "a part",
+                vec![(8, News::Key("b".into())), (9, News::PartGone("arm".into()))],
+                [false, false, true, false],
+            ),
+            ("a location", vec![(9, News::LocationSecrets("north".into()))], [false, false, true, false]),
+        ];
+        for (case, told, ended) in table {
+            let sessions = Sessions::default();
+            let all = [key("a", 8), person("b", 8), device(8), key("c", 8)];
+            let all: Vec<_> = (0..).zip(all).map(|(n, one)| sessions.remember([n; 16], one, 0).unwrap()).collect();
+            sessions.hear(&told);
+            let found: Vec<bool> = all.iter().map(|one| one.is_revoked()).collect();
+            assert_eq!(found, ended, "{case}");
+        }
     }
 
     #[test]

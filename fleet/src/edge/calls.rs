@@ -7,7 +7,7 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     task::{Context as Poller, Poll},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use http_body::{Frame, SizeHint};
 use tonic::{Code, Status, body::Body};
 
 use super::throttle::OpenStream;
-use crate::{authn::Caller, context::Context, ids};
+use crate::{authn::Caller, context::Context, ids, operations, refusal::Refusal, store::DbError};
 
 /// Under which a call is found again in the log: given by the caller or by us, and always answered.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -71,12 +71,16 @@ impl Call {
     pub(super) fn streams(
         self,
         context: &Arc<Context>,
+        caller: &Caller,
         permit: Option<OpenStream>,
         answer: Response<Body>,
     ) -> Response<Body> {
         context.metrics.stream_opened();
-        let watched = |inner| Body::new(Watched { inner, call: self, context: context.clone(), _permit: permit });
-        answer.map(watched)
+        // The contract's own end by themselves, with what they still have to say.
+        let ends = (!operations::streams(&self.path)).then(|| ends(context, caller));
+        answer.map(|inner| {
+            Body::new(Watched { inner, call: self, context: context.clone(), ends, ended: false, _permit: permit })
+        })
     }
 }
 
@@ -88,11 +92,34 @@ fn new_id() -> HeaderValue {
     HeaderValue::try_from(id).unwrap_or(HeaderValue::from_static("none"))
 }
 
+/// How often an open stream asks whether its key still counts.
+const REVOKED_LOOK_EVERY: Duration = Duration::from_secs(1);
+
+type End = Pin<Box<dyn Future<Output = Status> + Send>>;
+
+/// When the server stops, or the caller's key is no longer good.
+fn ends(context: &Context, caller: &Caller) -> End {
+    let (mut draining, caller) = (context.draining.clone(), caller.clone());
+    Box::pin(async move {
+        loop {
+            tokio::select! {
+                _ = draining.wait_for(|draining| *draining) => return Refusal::from(DbError::Closed).into(),
+                () = tokio::time::sleep(REVOKED_LOOK_EVERY) => {}
+            }
+            if caller.is_revoked() {
+                return Refusal::unauthenticated("the key was deleted or changed: authenticate again").into();
+            }
+        }
+    })
+}
+
 /// The body of a stream.
 struct Watched {
     inner: Body,
     call: Call,
     context: Arc<Context>,
+    ends: Option<End>,
+    ended: bool,
     _permit: Option<OpenStream>,
 }
 
@@ -113,11 +140,19 @@ impl http_body::Body for Watched {
         mut self: Pin<&mut Self>,
         poller: &mut Poller<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        if let Some(Poll::Ready(status)) = self.ends.as_mut().map(|ends| ends.as_mut().poll(poller)) {
+            self.ended = true;
+            let mut trailers = HeaderMap::new();
+            return Poll::Ready(status.add_header(&mut trailers).is_ok().then(|| Ok(Frame::trailers(trailers))));
+        }
         Pin::new(&mut self.inner).poll_frame(poller)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        self.ended || self.inner.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -2,15 +2,29 @@
 
 use std::net::IpAddr;
 
+use api::Secret;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use tonic::{Code, body::Body};
 
-use super::{CORS_REQUEST_HEADERS, authenticate};
-use crate::{context::Context, downloads, install, invitation, people, releases, sign_in};
+use super::{CORS_REQUEST_HEADERS, Peer, authenticate};
+use crate::{authn::Who, context::Context, downloads, install, invitation, people, releases, sign_in};
+
+/// What a device is installed with.
+const CREDENTIALS: &str = "/install/credentials";
 
 /// Any request that is not gRPC.
-pub(super) async fn answer(context: &Context, request: Request<Body>, from: IpAddr) -> Response<Body> {
+pub(super) async fn answer(context: &Context, request: Request<Body>, peer: &Peer) -> Response<Body> {
+    // Not answered but to who has a key, a token or a secret.
+    let needs_key = request.uri().path().starts_with(downloads::PATH) || request.uri().path() == CREDENTIALS;
+    let answer = sent(context, request, peer.ip).await;
+    if needs_key && (answer.status().is_success() || answer.status() == StatusCode::NOT_MODIFIED) {
+        peer.seat.shows_good();
+    }
+    answer.map(|body| peer.seat.busy().until_sent(body))
+}
+
+async fn sent(context: &Context, request: Request<Body>, from: IpAddr) -> Response<Body> {
     let path = request.uri().path();
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     match path {
@@ -21,7 +35,7 @@ pub(super) async fn answer(context: &Context, request: Request<Body>, from: IpAd
             context.releases.revision(context.clock.now());
             install::script(context)
         }
-        "/install/credentials" if *request.method() == Method::GET => {
+        CREDENTIALS if *request.method() == Method::GET => {
             install::credentials(context, request.headers(), request.uri().query().unwrap_or_default(), from).await
         }
         _ if let Some(secret) = path.strip_prefix(people::PATH) => {
@@ -46,21 +60,34 @@ pub(super) async fn answer(context: &Context, request: Request<Body>, from: IpAd
             "this is an operation: POST it as application/grpc over HTTP/2, as application/grpc-web+proto, or as \
              application/json\n",
         ),
-        "/healthz" | "/metrics" | "/install.sh" | "/install/credentials" => sentence(405, "only GET\n"),
+        "/healthz" | "/metrics" | "/install.sh" | CREDENTIALS => sentence(405, "only GET\n"),
         _ => sentence(404, "nothing here\n"),
     }
 }
 
-/// Numbers about the server, to the machine itself or to holders of a token: they are no secret, but no one's business.
+/// Numbers about the server: they are no secret, but no one's business. To whoever shows the token that was made for it;
+/// where there is none, to the machine itself and to people's and programs' keys. Not to devices: there are many, and
+/// they stand anywhere.
 async fn metrics(context: &Context, headers: &HeaderMap, from: IpAddr) -> Response<Body> {
-    let forwarded = headers.contains_key("x-forwarded-for") || headers.contains_key(header::FORWARDED);
-    let local = from.is_loopback() && !forwarded;
-    if !local && context.authn.caller(authenticate::bearer(headers), from).await.is_err() {
-        return sentence(401, "metrics are shown to this machine itself, or with a bearer token\n");
+    let shown = authenticate::bearer(headers);
+    let (may, who) = match &context.metrics_token {
+        Some(token) => (shown.is_some_and(|shown| Secret::from(shown) == *token), "with the token made for it"),
+        None => {
+            let forwarded = headers.contains_key("x-forwarded-for") || headers.contains_key(header::FORWARDED);
+            let by_key = async {
+                let caller = context.authn.caller(shown, from).await;
+                caller.is_ok_and(|caller| matches!(caller.who(), Who::ApiKey { .. }))
+            };
+            (from.is_loopback() && !forwarded || by_key.await, "to this machine itself, or with a key's bearer token")
+        }
+    };
+    if !may {
+        return sentence(401, &format!("metrics are shown {who}\n"));
     }
     let mut page = context.metrics.text(&context.store, &context.throttle);
+    context.memory.skew.metrics(&mut page);
     if let Some(mail) = &context.mail {
-        mail.metrics(&mut page);
+        mail.metrics(&mut page, context.clock.now());
     }
     let mut answer = sentence(200, &page);
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");

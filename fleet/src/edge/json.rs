@@ -19,7 +19,7 @@ use tokio::{sync::Semaphore, time::timeout};
 use tonic::{Code, Status, body::Body};
 use tonic_types::StatusExt;
 
-use super::{Services, alias, calls};
+use super::{Peer, Services, alias, calls};
 use crate::{
     authn::Caller,
     contract,
@@ -71,14 +71,14 @@ pub(super) async fn answer(
     mut services: Services,
     form: Form,
     mut request: Request<Body>,
-    from: std::net::IpAddr,
+    peer: &Peer,
 ) -> Response<Body> {
     alias::canonical(&mut request);
     let context = services.context.clone();
     let call = calls::Call::begins(request.uri().path(), request.headers());
     let json = request.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().ends_with(b"json"));
     // Before anything else about the call is looked at, here as everywhere.
-    let (caller, told) = match services.enter(&call.path, request.headers(), from).await {
+    let (caller, told) = match services.enter(&call.path, request.headers(), peer).await {
         // A message that comes in drop by drop is not waited for without end.
         Ok((caller, _)) => match timeout(CALL_WITHIN, unary(&mut services, form, caller.clone(), request)).await {
             Ok(told) => (caller, told),

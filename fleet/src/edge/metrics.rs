@@ -32,6 +32,7 @@ pub struct Metrics {
     connections: AtomicU64,
     connections_open: AtomicI64,
     connections_refused: AtomicU64,
+    strangers_closed: AtomicU64,
     streams_open: AtomicI64,
     certificate_reloads: AtomicU64,
 }
@@ -61,6 +62,7 @@ impl Default for Metrics {
             connections: AtomicU64::new(0),
             connections_open: AtomicI64::new(0),
             connections_refused: AtomicU64::new(0),
+            strangers_closed: AtomicU64::new(0),
             streams_open: AtomicI64::new(0),
             certificate_reloads: AtomicU64::new(0),
         }
@@ -96,6 +98,10 @@ impl Metrics {
         self.connections_refused.fetch_add(1, Relaxed);
     }
 
+    pub(super) fn strangers_closed(&self, count: usize) {
+        self.strangers_closed.fetch_add(count as u64, Relaxed);
+    }
+
     pub(super) fn stream_opened(&self) {
         self.streams_open.fetch_add(1, Relaxed);
     }
@@ -125,6 +131,8 @@ impl Metrics {
         one("fleet_connections_open", "gauge", "Connections now.", self.connections_open.load(Relaxed).into())?;
         let refused = self.connections_refused.load(Relaxed).into();
         one("fleet_connections_refused_total", "counter", "Connections beyond the most there may be.", refused)?;
+        let closed = self.strangers_closed.load(Relaxed).into();
+        one("fleet_strangers_closed_total", "counter", "Connections without a good token that gave way.", closed)?;
         one("fleet_streams_open", "gauge", "Streams now.", self.streams_open.load(Relaxed).into())?;
         let reloads = self.certificate_reloads.load(Relaxed).into();
         one("fleet_certificate_reloads_total", "counter", "New certificates taken from the files.", reloads)?;
@@ -137,6 +145,11 @@ impl Metrics {
         writeln!(page, "# HELP fleet_refused_total Calls refused by a limit.\n# TYPE fleet_refused_total counter")?;
         for limit in Limit::ALL {
             writeln!(page, "fleet_refused_total{{limit=\"{}\"}} {}", limit.word(), throttle.refused(limit))?;
+        }
+        let name = "fleet_limits_uncounted_total";
+        writeln!(page, "# HELP {name} Let pass because the table of a limit was full.\n# TYPE {name} counter")?;
+        for (table, count) in throttle.uncounted() {
+            writeln!(page, "{name}{{table=\"{table}\"}} {count}")?;
         }
         self.write_calls(page)?;
         write_store(page, store)

@@ -11,6 +11,7 @@ mod calls;
 mod http;
 mod json;
 pub mod metrics;
+mod places;
 pub mod proxy;
 mod reflection;
 mod serve;
@@ -61,6 +62,13 @@ const CORS_REQUEST_HEADERS: HeaderValue = HeaderValue::from_static(
 const CORS_RESPONSE_HEADERS: HeaderValue =
     HeaderValue::from_static("grpc-status, grpc-message, grpc-status-details-bin, x-request-id, retry-after");
 
+/// Who is at the other end of a connection.
+#[derive(Clone)]
+struct Peer {
+    ip: IpAddr,
+    seat: Arc<places::Seat>,
+}
+
 /// Every service behind its path. Cheap to clone: each is a pointer.
 #[derive(Clone)]
 struct Services {
@@ -95,18 +103,21 @@ impl Services {
     }
 
     /// A call in gRPC's own framing, whichever way it came: let in, within its limits, answered in time, written down.
-    async fn call(mut self, mut request: Request<Body>, from: IpAddr) -> Response<Body> {
+    async fn call(mut self, mut request: Request<Body>, peer: &Peer) -> Response<Body> {
         alias::canonical(&mut request);
         let context = self.context.clone();
         let call = calls::Call::begins(request.uri().path(), request.headers());
-        let (caller, answer, permit) = match self.enter(&call.path, request.headers(), from).await {
+        let (caller, answer, permit) = match self.enter(&call.path, request.headers(), peer).await {
             Ok((caller, permit)) => (caller.clone(), self.dispatch(&call.path, caller, request).await, permit),
             Err((caller, status)) => (caller, Err(status), None),
         };
         let mut answer = answer.unwrap_or_else(Status::into_http);
         let code = call.answers(&context, &caller, &mut answer);
+        if code == Code::Ok && call.path == authenticate::SIGN_IN {
+            peer.seat.shows_good();
+        }
         match code == Code::Ok && is_stream(&call.path) {
-            true => call.streams(&context, permit, answer),
+            true => call.streams(&context, &caller, permit, answer).map(|body| peer.seat.busy().until_sent(body)),
             false => answer,
         }
     }
@@ -117,13 +128,15 @@ impl Services {
         &self,
         path: &str,
         headers: &::http::HeaderMap,
-        from: IpAddr,
+        peer: &Peer,
     ) -> Result<(Caller, Option<throttle::OpenStream>), (Caller, Status)> {
         let caller = match authenticate::door(path) {
-            authenticate::Door::Open => Caller::nobody(from),
+            authenticate::Door::Open => Caller::nobody(peer.ip),
             authenticate::Door::Closed => {
-                let caller = self.context.authn.caller(authenticate::bearer(headers), from).await;
-                caller.map_err(|refusal| (Caller::nobody(from), refusal.into()))?
+                let caller = self.context.authn.caller(authenticate::bearer(headers), peer.ip).await;
+                let caller = caller.map_err(|refusal| (Caller::nobody(peer.ip), refusal.into()))?;
+                peer.seat.shows_good();
+                caller
             }
         };
         match self.permitted(path, &caller) {
@@ -210,7 +223,7 @@ fn time_limit(headers: &::http::HeaderMap) -> Duration {
 /// What tonic-web wraps.
 struct Calls {
     services: Services,
-    from: IpAddr,
+    peer: Peer,
 }
 
 impl Service<Request<Body>> for Calls {
@@ -223,21 +236,21 @@ impl Service<Request<Body>> for Calls {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (services, from) = (self.services.clone(), self.from);
-        Box::pin(async move { Ok(services.call(request, from).await) })
+        let (services, peer) = (self.services.clone(), self.peer.clone());
+        Box::pin(async move { Ok(services.call(request, &peer).await) })
     }
 }
 
 /// Any request on the port.
-async fn answer(services: Services, request: Request<Body>, peer: IpAddr) -> Response<Body> {
-    let from = proxy::origin(&services.context.trusted_proxies, peer, request.headers());
+async fn answer(services: Services, request: Request<Body>, mut peer: Peer) -> Response<Body> {
+    peer.ip = proxy::origin(&services.context.trusted_proxies, peer.ip, request.headers());
     let content_type = request.headers().get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
     let web = content_type.starts_with(b"application/grpc-web");
     if !web && content_type.starts_with(b"application/grpc") {
         if request.version() != Version::HTTP_2 {
             return http::sentence(400, "gRPC needs HTTP/2; over HTTP/1.1 use application/grpc-web+proto\n");
         }
-        return services.call(request, from).await;
+        return services.call(request, &peer).await;
     }
     let cross_origin = request.headers().contains_key(header::ORIGIN);
     if cross_origin && request.method() == Method::OPTIONS {
@@ -245,14 +258,14 @@ async fn answer(services: Services, request: Request<Body>, peer: IpAddr) -> Res
     }
     let form = json::form(content_type).filter(|_| request.method() == Method::POST);
     let answer = if web {
-        match GrpcWebLayer::new().layer(Calls { services, from }).call(request).await {
+        match GrpcWebLayer::new().layer(Calls { services, peer }).call(request).await {
             Ok(answer) => answer,
             Err(never) => match never {},
         }
     } else if let Some(form) = form.filter(|_| http::is_operation(request.uri().path())) {
-        json::answer(services, form, request, from).await
+        json::answer(services, form, request, &peer).await
     } else {
-        http::answer(&services.context, request, from).await
+        http::answer(&services.context, request, &peer).await
     };
     if cross_origin { with_cors(answer) } else { answer }
 }

@@ -31,7 +31,8 @@ impl FromStr for Network {
 }
 
 impl Network {
-    fn has(&self, other: IpAddr) -> bool {
+    /// Whether the address is that one, or in that network.
+    pub fn has(&self, other: IpAddr) -> bool {
         let bits = |address: IpAddr| match address {
             IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
             IpAddr::V6(address) => address.to_bits(),

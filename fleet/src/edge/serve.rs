@@ -6,8 +6,8 @@
 use std::{
     convert::Infallible,
     io,
-    net::{IpAddr, SocketAddr},
-    pin::Pin,
+    net::SocketAddr,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context as Poller, Poll},
     time::Duration,
@@ -17,27 +17,28 @@ use http::Request;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::{conn::auto, graceful::GracefulShutdown},
+    server::conn::auto,
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, watch},
+    sync::watch,
     time::timeout,
 };
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tonic::body::Body;
 use tonic_health::server::{HealthReporter, HealthService};
 
 use super::{
-    Services, answer,
+    Peer, Services, answer,
+    places::{Places, Seat},
     tls::{Certificate, TlsError, keep_current},
 };
 use crate::{
     context::Context,
     limits::{
         CALLS_PER_CONNECTION_MAX, DRAIN_WITHIN, FIRST_BYTE_WITHIN, HEADER_BYTES_MAX, HEADERS_WITHIN, KEEP_ALIVE_EVERY,
-        KEEP_ALIVE_WITHIN,
+        KEEP_ALIVE_WITHIN, LEAVE_WITHIN,
     },
 };
 
@@ -51,6 +52,7 @@ pub struct Edge {
     /// Plain text without.
     tls: Option<(Arc<Certificate>, TlsAcceptor)>,
     connections_max: usize,
+    stranger_for: Duration,
 }
 
 /// Why the port could not be opened. For the person who started the server.
@@ -77,11 +79,13 @@ pub enum ServeError {
 }
 
 impl Edge {
-    /// Takes the port. Beyond `connections_max` newcomers are closed at once.
+    /// Takes the port, for so many connections. While more than half of them are there, one that has shown no good token
+    /// and does nothing is closed after `stranger_for`; see `places.rs` for what happens when all are there.
     pub async fn bind(
         address: SocketAddr,
         tls: Option<Certificate>,
         connections_max: usize,
+        stranger_for: Duration,
     ) -> Result<Self, ServeError> {
         let tls = match tls {
             Some(certificate) => Some((certificate.acceptor()?, certificate)),
@@ -92,7 +96,7 @@ impl Edge {
             io::ErrorKind::AddrInUse => ServeError::InUse { address },
             _ => ServeError::Listen { address, source },
         })?;
-        Ok(Self { listener, tls, connections_max })
+        Ok(Self { listener, tls, connections_max, stranger_for })
     }
 }
 
@@ -108,8 +112,7 @@ pub async fn serve(edge: Edge, context: Arc<Context>, reload: watch::Receiver<u6
         health.set_service_status(service, tonic_health::ServingStatus::Serving).await;
     }
     let services = Services::new(context.clone(), HealthService::from_health_reporter(health.clone()));
-    let connections = Arc::new(Semaphore::new(edge.connections_max));
-    let graceful = GracefulShutdown::new();
+    let places = Places::new(edge.connections_max, edge.stranger_for);
     let http = Arc::new(http());
     loop {
         let (stream, peer) = tokio::select! {
@@ -123,34 +126,48 @@ pub async fn serve(edge: Edge, context: Arc<Context>, reload: watch::Receiver<u6
             },
             () = told(&mut stop) => break,
         };
+        let from = peer.ip().to_canonical();
+        let trusted = context.trusted_proxies.iter().any(|proxy| proxy.has(from));
         // Full: the newcomer is closed at once, which clients take for "try again", instead of waiting without a word.
-        let Ok(permit) = connections.clone().try_acquire_owned() else {
-            context.metrics.connection_refused();
-            continue;
-        };
-        let (services, http, tls, watcher) = (services.clone(), http.clone(), acceptor.clone(), graceful.watcher());
+        let Some(place) = places.take(from, trusted, &context.metrics) else { continue };
+        let (services, http, tls, mut stop) = (services.clone(), http.clone(), acceptor.clone(), stop.clone());
         tokio::spawn(async move {
-            let _permit = permit;
-            let context = services.context.clone();
-            context.metrics.connected();
-            let from = peer.ip().to_canonical();
-            match (opened(&stream).await, tls) {
-                (false, _) => {}
-                (true, None) => connection(stream, services, &http, watcher, from).await,
-                (true, Some(tls)) => match timeout(HEADERS_WITHIN, tls.accept(stream)).await {
-                    Ok(Ok(stream)) => connection(stream, services, &http, watcher, from).await,
-                    Ok(Err(problem)) => tracing::debug!(%from, %problem, "TLS was not agreed"),
-                    Err(_) => tracing::debug!(%from, "TLS was not agreed in time"),
-                },
+            let (context, peer) = (services.context.clone(), Peer { ip: from, seat: place.seat.clone() });
+            let begun = async {
+                if !opened(&stream).await {
+                    return None;
+                }
+                match tls {
+                    None => Begun::new(Wire::Plain(stream), HEADERS_WITHIN).await,
+                    Some(tls) => match timeout(HEADERS_WITHIN, tls.accept(stream)).await {
+                        Ok(Ok(stream)) => Begun::new(Wire::Tls(Box::new(stream)), HEADERS_WITHIN).await,
+                        Ok(Err(problem)) => {
+                            tracing::debug!(%from, %problem, "TLS was not agreed");
+                            None
+                        }
+                        Err(_) => None,
+                    },
+                }
+            };
+            // Nothing was asked yet: nobody is told.
+            let begun = tokio::select! {
+                begun = begun => begun,
+                () = place.seat.has_to_leave() => None,
+                () = told(&mut stop) => None,
+            };
+            match begun {
+                Some(stream) => connection(stream, services, &http, peer, stop).await,
+                None => tracing::debug!(%from, "a connection did not say in time what it wants"),
             }
             context.metrics.disconnected();
+            drop(place);
         });
     }
     drop(edge.listener);
     for service in SERVICES {
         health.set_service_status(service, tonic_health::ServingStatus::NotServing).await;
     }
-    if timeout(DRAIN_WITHIN, graceful.shutdown()).await.is_err() {
+    if timeout(DRAIN_WITHIN, places.empty()).await.is_err() {
         tracing::warn!("some calls did not end in time and are cut off");
     }
 }
@@ -196,6 +213,62 @@ async fn opened(stream: &TcpStream) -> bool {
     let _ = stream.set_nodelay(true);
     let mut first = [0];
     matches!(timeout(FIRST_BYTE_WITHIN, stream.peek(&mut first)).await, Ok(Ok(1)))
+}
+
+/// A connection, with TLS or without.
+enum Wire {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+macro_rules! either {
+    ($wire:expr, $inner:ident => $call:expr) => {
+        match $wire.get_mut() {
+            Wire::Plain(stream) => {
+                let $inner = Pin::new(stream);
+                $call
+            }
+            Wire::Tls(stream) => {
+                let $inner = Pin::new(&mut **stream);
+                $call
+            }
+        }
+    };
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(self: Pin<&mut Self>, poller: &mut Poller<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        either!(self, stream => stream.poll_read(poller, buffer))
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(self: Pin<&mut Self>, poller: &mut Poller<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        either!(self, stream => stream.poll_write(poller, bytes))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, poller: &mut Poller<'_>) -> Poll<io::Result<()>> {
+        either!(self, stream => stream.poll_flush(poller))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, poller: &mut Poller<'_>) -> Poll<io::Result<()>> {
+        either!(self, stream => stream.poll_shutdown(poller))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        poller: &mut Poller<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        either!(self, stream => stream.poll_write_vectored(poller, pieces))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
 }
 
 /// What an HTTP/2 client says first.
@@ -269,22 +342,34 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Begun<S> {
 }
 
 async fn connection(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    stream: Begun<Wire>,
     services: Services,
     http: &auto::Builder<TokioExecutor>,
-    watcher: hyper_util::server::graceful::Watcher,
-    from: IpAddr,
+    peer: Peer,
+    mut stop: watch::Receiver<bool>,
 ) {
+    let (from, seat): (_, Arc<Seat>) = (peer.ip, peer.seat.clone());
     let calls = service_fn(move |request: Request<Incoming>| {
-        let services = services.clone();
-        async move { Ok::<_, Infallible>(answer(services, request.map(Body::new), from).await) }
+        let (services, peer) = (services.clone(), peer.clone());
+        async move {
+            let _busy = peer.seat.busy();
+            Ok::<_, Infallible>(answer(services, request.map(Body::new), peer).await)
+        }
     });
-    let Some(stream) = Begun::new(stream, HEADERS_WITHIN).await else {
-        tracing::debug!(%from, "a connection did not say in time what it wants");
-        return;
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), calls).into_owned());
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = seat.has_to_leave() => {
+            // Told, where the protocol has a word for it; waited for only as long as it takes to say so.
+            connection.as_mut().graceful_shutdown();
+            timeout(LEAVE_WITHIN, connection.as_mut()).await.unwrap_or(Ok(()))
+        }
+        () = told(&mut stop) => {
+            connection.as_mut().graceful_shutdown();
+            connection.as_mut().await
+        }
     };
-    let connection = http.serve_connection(TokioIo::new(stream), calls).into_owned();
-    if let Err(problem) = watcher.watch(connection).await {
+    if let Err(problem) = ended {
         tracing::debug!(%from, problem, "a connection ended in disorder");
     }
 }

@@ -23,7 +23,7 @@ use crate::{
 
 /// Shares of the table, so that callers seldom wait for each other.
 const SHARDS: usize = 16;
-/// Of one share; about 50 bytes each, 100,000 in all.
+/// Of one share; about 50 bytes each, 100,000 in a table.
 const BUCKETS_PER_SHARD: usize = 6_250;
 /// Seconds between two searches for the quiet in a full share.
 const SWEEP_EVERY: f64 = 1.0;
@@ -89,9 +89,19 @@ pub struct Throttle {
     limits: Limits,
     started: Instant,
     hasher: RandomState,
-    shards: [Mutex<Shard>; SHARDS],
+    /// Keys, devices, and addresses of those without.
+    callers: Table,
+    /// Who was wrong: apart, because whoever makes up ids fills it.
+    wrong: Table,
     streams: Mutex<HashMap<u64, u32>>,
     refused: [AtomicU64; Limit::ALL.len()],
+}
+
+/// Buckets by key.
+#[derive(Default)]
+struct Table {
+    shards: [Mutex<Shard>; SHARDS],
+    uncounted: AtomicU64,
 }
 
 /// A share of the table.
@@ -143,7 +153,8 @@ impl Throttle {
             limits,
             started: Instant::now(),
             hasher: RandomState::new(),
-            shards: std::array::from_fn(|_| Mutex::default()),
+            callers: Table::default(),
+            wrong: Table::default(),
             streams: Mutex::default(),
             refused: std::array::from_fn(|_| AtomicU64::new(0)),
         }
@@ -159,7 +170,7 @@ impl Throttle {
         };
         let cost = if of_device { 1.0 / DEVICE_CALLS_FOR_ONE } else { 1.0 };
         let rate = f64::from(per_second);
-        let Err(wait) = self.take(self.of_caller(caller), cost, rate, rate * BURST.as_secs_f64(), now) else {
+        let Err(wait) = self.callers.take(self.of_caller(caller), cost, rate, rate * BURST.as_secs_f64(), now) else {
             return Ok(());
         };
         Err(self.refuse(
@@ -173,7 +184,7 @@ impl Throttle {
     pub fn open_call(&self, from: IpAddr) -> Result<(), Refusal> {
         let rate = f64::from(self.limits.open_calls_per_address);
         let key = self.key(&("open", network(from)));
-        self.take(key, 1.0, rate, rate * BURST.as_secs_f64(), self.now()).map_err(|wait| {
+        self.callers.take(key, 1.0, rate, rate * BURST.as_secs_f64(), self.now()).map_err(|wait| {
             let message = format!(
                 "more than {} calls a second without a key come from this address: slow down, or use a key",
                 self.limits.open_calls_per_address
@@ -204,13 +215,15 @@ impl Throttle {
     /// Somebody has signed in: a call like others, counted by the id that was proven.
     pub fn signed_in(&self, id: &str) -> Result<(), Refusal> {
         let rate = f64::from(self.limits.calls_per_key);
-        self.take(self.key(&("signed in", id)), 1.0, rate, rate * BURST.as_secs_f64(), self.now()).map_err(|wait| {
-            let message = format!(
-                "this key or device signs in more than {} times a second: keep the token, it holds for hours",
-                self.limits.calls_per_key
-            );
-            self.refuse(Limit::Calls, message, wait)
-        })
+        self.callers.take(self.key(&("signed in", id)), 1.0, rate, rate * BURST.as_secs_f64(), self.now()).map_err(
+            |wait| {
+                let message = format!(
+                    "this key or device signs in more than {} times a second: keep the token, it holds for hours",
+                    self.limits.calls_per_key
+                );
+                self.refuse(Limit::Calls, message, wait)
+            },
+        )
     }
 
     /// A sign-in was wrong. Refused for another reason once there were too many: the id or the address has to wait,
@@ -222,7 +235,7 @@ impl Throttle {
 
     fn sign_in_failed_at(&self, from: IpAddr, id: &str, now: f64) -> Result<(), Refusal> {
         for (key, rate, most) in self.of_sign_in(from, id) {
-            if let Err(wait) = self.take(key, 1.0, rate, most, now) {
+            if let Err(wait) = self.wrong.take(key, 1.0, rate, most, now) {
                 let message = "too many wrong sign-ins: check id and secret, and try again later";
                 return Err(self.refuse(Limit::SignIns, message.to_owned(), wait));
             }
@@ -233,6 +246,11 @@ impl Throttle {
     /// How often that limit refused somebody.
     pub fn refused(&self, limit: Limit) -> u64 {
         self.refused[limit as usize].load(Relaxed)
+    }
+
+    /// How often somebody was let pass because the table was full of others: of callers, and of wrong sign-ins.
+    pub fn uncounted(&self) -> [(&'static str, u64); 2] {
+        [("callers", self.callers.uncounted.load(Relaxed)), ("sign_ins", self.wrong.uncounted.load(Relaxed))]
     }
 
     fn of_sign_in(&self, from: IpAddr, id: &str) -> [(u64, f64, f64); 2] {
@@ -266,7 +284,9 @@ impl Throttle {
     fn now(&self) -> f64 {
         self.started.elapsed().as_secs_f64()
     }
+}
 
+impl Table {
     /// Uses `cost` of what there is, or says how long until it would be there.
     fn take(&self, key: u64, cost: f64, rate: f64, most: f64, now: f64) -> Result<(), Duration> {
         if rate <= 0.0 {
@@ -285,6 +305,7 @@ impl Throttle {
                 buckets.retain(|_, bucket| bucket.at(now) > 0.0);
             }
             if buckets.len() >= BUCKETS_PER_SHARD {
+                self.uncounted.fetch_add(1, Relaxed);
                 return Ok(());
             }
         }
@@ -299,7 +320,7 @@ impl Throttle {
 }
 
 /// Whom an address stands for: with IPv6 everybody has 2^64 of them.
-fn network(from: IpAddr) -> IpAddr {
+pub(super) fn network(from: IpAddr) -> IpAddr {
     match from {
         IpAddr::V4(_) => from,
         IpAddr::V6(address) => {
@@ -319,29 +340,30 @@ mod tests {
 
     #[test]
     fn a_bucket_lets_a_burst_through_and_then_its_rate() {
-        let throttle = throttle();
+        let table = Table::default();
         for call in 0..5 {
-            assert_eq!(throttle.take(7, 1.0, 1.0, 5.0, 100.0), Ok(()), "call {call} of the burst");
+            assert_eq!(table.take(7, 1.0, 1.0, 5.0, 100.0), Ok(()), "call {call} of the burst");
         }
-        assert_eq!(throttle.take(7, 1.0, 1.0, 5.0, 100.0), Err(Duration::from_secs(1)), "the sixth waits");
-        assert_eq!(throttle.take(7, 1.0, 1.0, 5.0, 100.5), Err(Duration::from_millis(500)));
-        assert_eq!(throttle.take(7, 1.0, 1.0, 5.0, 101.0), Ok(()), "after the wait there is room for one …");
-        assert!(throttle.take(7, 1.0, 1.0, 5.0, 101.0).is_err(), "… and only one");
-        assert_eq!(throttle.take(8, 1.0, 1.0, 5.0, 101.0), Ok(()), "others are not concerned");
-        assert_eq!(throttle.take(7, 1.0, 0.0, 0.0, 101.0), Ok(()), "0 is no limit");
+        assert_eq!(table.take(7, 1.0, 1.0, 5.0, 100.0), Err(Duration::from_secs(1)), "the sixth waits");
+        assert_eq!(table.take(7, 1.0, 1.0, 5.0, 100.5), Err(Duration::from_millis(500)));
+        assert_eq!(table.take(7, 1.0, 1.0, 5.0, 101.0), Ok(()), "after the wait there is room for one …");
+        assert!(table.take(7, 1.0, 1.0, 5.0, 101.0).is_err(), "… and only one");
+        assert_eq!(table.take(8, 1.0, 1.0, 5.0, 101.0), Ok(()), "others are not concerned");
+        assert_eq!(table.take(7, 1.0, 0.0, 0.0, 101.0), Ok(()), "0 is no limit");
     }
 
     #[test]
     fn the_table_is_bounded_and_forgets_the_quiet_first() {
-        let throttle = throttle();
+        let table = Table::default();
         let all = BUCKETS_PER_SHARD * SHARDS;
         for key in 0..2 * all as u64 {
             // Each has used two of what comes back by one a second.
-            let _ = throttle.take(key, 2.0, 1.0, 5.0, 0.0);
+            let _ = table.take(key, 2.0, 1.0, 5.0, 0.0);
         }
-        let kept = || throttle.shards.iter().map(|shard| shard.lock().unwrap().buckets.len()).sum::<usize>();
+        let kept = || table.shards.iter().map(|shard| shard.lock().unwrap().buckets.len()).sum::<usize>();
         assert_eq!(kept(), all, "full of busy callers: the rest is not counted");
-        assert_eq!(throttle.take(u64::MAX, 1.0, 1.0, 5.0, 60.0), Ok(()));
+        assert_eq!(table.uncounted.load(Relaxed), all as u64, "and that is told");
+        assert_eq!(table.take(u64::MAX, 1.0, 1.0, 5.0, 60.0), Ok(()));
         assert!(kept() < all, "the quiet make room");
     }
 
@@ -361,6 +383,17 @@ mod tests {
         // Who goes through all ids is stopped at last.
         let passed = (0..20_000).filter(|device| fail(site, &device.to_string()).is_ok()).count();
         assert!((11_000..=12_000).contains(&passed), "{passed}");
+    }
+
+    #[test]
+    fn made_up_ids_leave_room_for_callers() {
+        let throttle = Throttle::new(Limits { calls_per_key: 1, failures_per_address: u32::MAX, ..Limits::default() });
+        for id in 0..2 * BUCKETS_PER_SHARD * SHARDS {
+            let _ = throttle.sign_in_failed_at(IpAddr::from([203, 0, 113, 9]), &id.to_string(), 1.0);
+        }
+        let refused = (0..50).filter(|_| throttle.signed_in("one").is_err()).count();
+        assert!(refused >= 40, "{refused} of 50");
+        assert!(matches!(throttle.uncounted(), [("callers", 0), ("sign_ins", 1..)]));
     }
 
     #[test]

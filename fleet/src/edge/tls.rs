@@ -50,7 +50,15 @@ pub struct Certificate {
     certificate: PathBuf,
     key: PathBuf,
     current: Arc<Current>,
-    seen: RwLock<Option<Seen>>,
+    seen: RwLock<Looks>,
+}
+
+/// What the looks at the files have shown.
+struct Looks {
+    /// In the last one.
+    last: Option<Seen>,
+    /// In the one after which they were read.
+    read: Option<Seen>,
 }
 
 /// What tells one state of the files from another.
@@ -75,7 +83,12 @@ impl Certificate {
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
         let seen = seen(certificate, key).ok();
         let current = Arc::new(Current(RwLock::new(read(certificate, key)?)));
-        Ok(Self { certificate: certificate.into(), key: key.into(), current, seen: RwLock::new(seen) })
+        Ok(Self {
+            certificate: certificate.into(),
+            key: key.into(),
+            current,
+            seen: RwLock::new(Looks { last: seen, read: seen }),
+        })
     }
 
     /// For connections, of now and of later.
@@ -89,16 +102,20 @@ impl Certificate {
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 
-    /// Whether there was something new, which is in use now.
+    /// Whether there was something new, which is in use now. What is `asked` for is read as it is; else files that were
+    /// changed are read once they have not changed any more from one look to the next.
     fn look(&self, asked: bool) -> bool {
         let now = seen(&self.certificate, &self.key).ok();
         {
             let mut known = self.seen.write().unwrap_or_else(PoisonError::into_inner);
-            if !asked && (now.is_none() || *known == now) {
+            // Twice the same: a program that writes a chain piece by piece has come to its end.
+            let settled = now.is_some() && known.last == now;
+            known.last = now;
+            if !asked && (!settled || known.read == now) {
                 return false;
             }
             // Also when they turn out to be wrong: they are tried again when they change once more, not all the time.
-            *known = now;
+            known.read = now;
         }
         match read(&self.certificate, &self.key) {
             Ok(new) => {
@@ -182,5 +199,15 @@ mod tests {
         fs::write(&key, second.signing_key.serialize_pem()).unwrap();
         assert!(watched.look(true));
         assert_ne!(shown(), was);
+        // Without being asked: a chain that is being written is waited for.
+        let (leaf, whole) = (first.cert.pem(), format!("{}{}", first.cert.pem(), second.cert.pem()));
+        fs::write(&key, first.signing_key.serialize_pem()).unwrap();
+        fs::write(&certificate, &leaf).unwrap();
+        assert!(!watched.look(false), "it may not be all");
+        fs::write(&certificate, &whole).unwrap();
+        assert!(!watched.look(false));
+        assert!(watched.look(false), "nothing came after it");
+        assert_eq!(watched.current.0.read().unwrap().cert.len(), 2);
+        assert!(!watched.look(false));
     }
 }

@@ -77,7 +77,7 @@ pub async fn keep_pruned(context: Arc<Context>, mut stopped: watch::Receiver<boo
             }
         }
         let pruned = match mine {
-            true => context.logs.prune(context.clock.now()).await,
+            true => context.logs.prune(context.memory.skew.shared(context.clock.now())).await,
             false => Ok(Pruned::default()),
         };
         turn += u64::from(mine);
@@ -101,7 +101,11 @@ async fn hold(context: &Context) -> Result<bool, DbError> {
     if !context.store.state.is_shared() {
         return Ok(true);
     }
-    let (server, now) = (context.server.clone(), context.clock.now());
+    // By a wrong clock everything would be old.
+    if !context.memory.skew.is_tolerable() {
+        return Ok(false);
+    }
+    let (server, now) = (context.server.clone(), context.memory.skew.shared(context.clock.now()));
     let until = now + Millis::try_from((EVERY * 5 / 2).as_millis()).unwrap_or_default();
     context.store.write(move |tx| duties::hold(tx, "prune logs", &server, now, until)).await
 }

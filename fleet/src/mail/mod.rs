@@ -22,6 +22,7 @@ pub use smtp::MailSetupError;
 
 use crate::{
     authn::{Sealer, digest_of},
+    clock::Millis,
     ids,
     store::invites::Door,
 };
@@ -42,6 +43,8 @@ struct Counters {
     given_up: AtomicU64,
     /// When it was looked at last.
     waiting: AtomicI64,
+    /// When the oldest of them was queued; 0 if none waits.
+    oldest: AtomicI64,
 }
 
 impl Mail {
@@ -64,13 +67,18 @@ impl Mail {
     }
 
     /// Counters, as Prometheus reads them.
-    pub fn metrics(&self, page: &mut String) {
-        let Counters { sent, failed, given_up, waiting } = &self.counters;
+    pub fn metrics(&self, page: &mut String, now: Millis) {
+        let Counters { sent, failed, given_up, waiting, oldest } = &self.counters;
+        let oldest = match oldest.load(Relaxed) {
+            0 => 0,
+            oldest => (now - oldest).max(0) / 1000,
+        };
         let lines = [
             ("fleet_mails_sent_total", "counter", sent.load(Relaxed).to_string()),
             ("fleet_mail_attempts_failed_total", "counter", failed.load(Relaxed).to_string()),
             ("fleet_mails_given_up_total", "counter", given_up.load(Relaxed).to_string()),
             ("fleet_mails_waiting", "gauge", waiting.load(Relaxed).to_string()),
+            ("fleet_mails_oldest_waiting_seconds", "gauge", oldest.to_string()),
         ];
         for (name, kind, value) in lines {
             // Writing into a string cannot fail.

@@ -11,7 +11,10 @@ use super::{
 use crate::{
     clock::Millis,
     context::Context,
-    store::{DbError, mails, mails::Due},
+    store::{
+        DbError, mails,
+        mails::{Due, Waiting},
+    },
 };
 
 /// How often the outbox is looked at without being told: another server may have queued something, and died.
@@ -49,8 +52,9 @@ async fn round(context: &Context, mail: &Mail, stopped: &mut watch::Receiver<boo
         if *stopped.borrow() {
             return Ok(LOOKED_AT_EVERY);
         }
-        let (waiting, next) = context.store.read(mails::waiting).await?;
-        mail.counters.waiting.store(waiting, Relaxed);
+        let Waiting { count, next, oldest } = context.store.read(mails::waiting).await?;
+        mail.counters.waiting.store(count, Relaxed);
+        mail.counters.oldest.store(oldest.unwrap_or_default(), Relaxed);
         let now = context.clock.now();
         match next {
             Some(due) if due <= now => {}

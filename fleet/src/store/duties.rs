@@ -4,13 +4,20 @@
 use super::{DbError, Tx};
 use crate::clock::Millis;
 
-/// Takes or keeps a duty until `until`; false while another server has it. The clocks of the servers are compared here:
-/// `until` has to be further away than they are apart, and no longer than its work may rest.
+/// Takes or keeps a duty until `until`; false while another server has it. `now` is
+/// the database's time ([`crate::skew`]): `until` has to be further away than they are apart, and no longer than its work may rest.
 pub fn hold(tx: &Tx<'_>, duty: &'static str, server: &str, now: Millis, until: Millis) -> Result<bool, DbError> {
     let sql = "INSERT INTO duties (name, server, until) VALUES ($1, $2, $4)
                ON CONFLICT (name) DO UPDATE SET server = excluded.server, until = excluded.until
                WHERE duties.server = excluded.server OR duties.until < $3";
     Ok(tx.run(sql, &[duty.into(), server.into(), now.into(), until.into()])? > 0)
+}
+
+/// The time of the database that several servers share. There is no such thing on SQLite, which one server has.
+pub fn clock_of_database(tx: &Tx<'_>) -> Result<Millis, DbError> {
+    // Not of the transaction's begin.
+    let sql = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)";
+    tx.first(sql, &[], |row| row.int(0))?.ok_or(DbError::Closed)
 }
 
 /// Gives it up, so that another one need not wait.

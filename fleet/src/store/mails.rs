@@ -45,9 +45,22 @@ pub(super) fn queue(
     Ok(())
 }
 
-/// How many wait, and when the first is due.
-pub fn waiting(tx: &Tx<'_>) -> Result<(i64, Option<Millis>), DbError> {
-    let found = tx.first("SELECT COUNT(*), MIN(due_at) FROM mails", &[], |row| Ok((row.int(0)?, row.maybe_int(1)?)))?;
+/// What is in the outbox.
+#[derive(Debug, Default)]
+pub struct Waiting {
+    /// How many mails.
+    pub count: i64,
+    /// When the first is due.
+    pub next: Option<Millis>,
+    /// When the oldest was queued.
+    pub oldest: Option<Millis>,
+}
+
+/// What waits.
+pub fn waiting(tx: &Tx<'_>) -> Result<Waiting, DbError> {
+    let found = tx.first("SELECT COUNT(*), MIN(due_at), MIN(queued_at) FROM mails", &[], |row| {
+        Ok(Waiting { count: row.int(0)?, next: row.maybe_int(1)?, oldest: row.maybe_int(2)? })
+    })?;
     Ok(found.unwrap_or_default())
 }
 

@@ -107,23 +107,63 @@ pub fn newest(tx: &Tx<'_>) -> Result<i64, DbError> {
     Ok(tx.first("SELECT COALESCE(MAX(id), 0) FROM news", &[], |row| row.int(0))?.unwrap_or_default())
 }
 
-/// What came after a number, oldest first, and whether that is all. Where some of it is gone already, that is said first.
+/// What came after a number, oldest first, and whether that is all. Where some of it is gone already, that is said there:
+/// numbers have no gaps but those of deleted news, whichever server's clock deleted them.
 pub fn after(tx: &Tx<'_>, number: i64) -> Result<(Vec<Numbered>, bool), DbError> {
     let sql = "SELECT id, kind, about FROM news WHERE id > $1 ORDER BY id LIMIT $2";
-    let mut found =
+    let found =
         tx.all(sql, &[number.into(), AT_ONCE.into()], |row| Ok((row.int(0)?, News::read(row.str(1)?, row.str(2)?))))?;
     let all = found.len() < AT_ONCE as usize;
-    match found.first() {
-        Some((first, _)) if *first > number + 1 => found.insert(0, (first - 1, News::Everything)),
-        // Fewer than there were: another database under the same name, or an old copy of it.
-        None if newest(tx)? < number => found.push((newest(tx)?, News::Everything)),
-        _ => {}
+    // Fewer than there were: another database under the same name, or an old copy of it.
+    if found.is_empty() {
+        let newest = newest(tx)?;
+        return Ok((if newest < number { vec![(newest, News::Everything)] } else { Vec::new() }, all));
     }
-    Ok((found, all))
+    let (mut told, mut last) = (Vec::with_capacity(found.len()), number);
+    for (id, news) in found {
+        if id > last + 1 {
+            told.push((id - 1, News::Everything));
+        }
+        last = id;
+        told.push((id, news));
+    }
+    Ok((told, all))
 }
 
 /// Deletes what is old, the newest never: the next one is numbered after it.
 pub fn forget(tx: &Tx<'_>, now: Millis) -> Result<usize, DbError> {
     let sql = "DELETE FROM news WHERE told_at < $1 AND id < (SELECT MAX(id) FROM news)";
     tx.run(sql, &[(now - KEPT).into()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Durability, Store};
+
+    #[tokio::test]
+    async fn where_news_is_missing_everything_is_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), None, Durability::default()).unwrap();
+        for id in ["a", "b", "c", "d"] {
+            let told = move |tx: &Tx<'_>| {
+                tell(tx, News::Key(id.into()));
+                Ok(())
+            };
+            store.write::<_, DbError>(told).await.unwrap();
+        }
+        let after = async |number| {
+            let (told, all) = store.read::<_, DbError>(|tx| after(tx, number)).await.unwrap();
+            assert!(all);
+            told
+        };
+        let key = |number, id: &str| (number, News::Key(id.into()));
+        assert_eq!(after(2).await, [key(3, "c"), key(4, "d")]);
+        assert_eq!(after(4).await, []);
+        assert_eq!(after(9).await, [(4, News::Everything)], "an old copy of the database");
+        // By a server whose clock was ahead.
+        store.write::<_, DbError>(|tx| tx.run("DELETE FROM news WHERE id = 3", &[])).await.unwrap();
+        assert_eq!(after(1).await, [key(2, "b"), (3, News::Everything), key(4, "d")]);
+        assert_eq!(after(2).await, [(3, News::Everything), key(4, "d")]);
+    }
 }

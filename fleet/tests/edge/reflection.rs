@@ -1,12 +1,14 @@
 //! What operations there are, as grpcurl asks.
 
-use api::pb::platform::app::v1::{ListOrganizationsRequest, ListOrganizationsResponse};
+use api::pb::platform::app::v1::{
+    CreateKeyResponse, DeleteKeyRequest, DeleteKeyResponse, ListOrganizationsRequest, ListOrganizationsResponse,
+};
 use prost::Message;
 use prost_types::FileDescriptorProto;
 use tonic::{Code, Request, Status};
 use tonic_reflection::pb::{v1, v1alpha};
 
-use crate::world::{Client, World, code};
+use crate::world::{Client, PATIENCE, World, code};
 
 macro_rules! asker {
     ($name:ident, $version:ident) => {
@@ -66,4 +68,42 @@ async fn who_has_a_key_may_read_the_contract_in_both_versions() {
     let still = owner.client.app::<_, ListOrganizationsResponse>("ListOrganizations", ListOrganizationsRequest {});
     assert_eq!(code(still.await), Code::Ok);
     world.end().await;
+}
+
+/// Streams that belong to no operation of the contract end as all others do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_question_that_stays_open_ends_with_its_key_and_with_the_server() {
+    let world = World::new().await;
+    let owner = world.owner("Acme").await;
+    let request = owner.key_request("operator", "organization", &owner.organization);
+    let made: CreateKeyResponse = owner.client.app("CreateKey", request).await.unwrap();
+    let key = world.login("api-key", &made.id, &made.key).await.unwrap();
+    let open = async |client: &Client| {
+        // Nothing is asked, and nothing ends it.
+        let mut request = Request::new(tokio_stream::pending::<v1::ServerReflectionRequest>());
+        let token = client.token.as_ref().unwrap();
+        request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
+        let mut asker = v1::server_reflection_client::ServerReflectionClient::new(client.channel.clone());
+        asker.server_reflection_info(request).await.unwrap().into_inner()
+    };
+    let (mut of_key, mut of_owner) = (open(&key).await, open(&owner.client).await);
+    // The first message says that it serves.
+    let nobody = world.nobody().await;
+    let mut health = nobody.stream("/grpc.health.v1.Health/Watch", ()).await;
+    assert!(health.message().await.unwrap().is_some());
+    let _: DeleteKeyResponse = owner.client.app("DeleteKey", DeleteKeyRequest { id: made.id }).await.unwrap();
+    let ended = tokio::time::timeout(PATIENCE, of_key.message()).await.expect("it ends");
+    assert_eq!(code(ended), Code::Unauthenticated);
+    let stopping = tokio::spawn(world.end());
+    let ended = tokio::time::timeout(PATIENCE, of_owner.message()).await.expect("it ends");
+    assert_eq!(code(ended), Code::Unavailable);
+    let ended = async {
+        loop {
+            if let Err(status) = health.message().await {
+                return status.code();
+            }
+        }
+    };
+    assert_eq!(tokio::time::timeout(PATIENCE, ended).await.expect("it ends"), Code::Unavailable);
+    stopping.await.unwrap();
 }

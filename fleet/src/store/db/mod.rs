@@ -30,6 +30,7 @@ pub use still::{Still, StillError};
 
 use std::{
     cell::{Cell, RefCell},
+    collections::HashSet,
     path::Path,
     sync::{
         Arc, Mutex,
@@ -103,6 +104,8 @@ pub struct Db {
 struct Inner {
     readers: Pool,
     scanners: Pool,
+    /// One connection that calls never take; on SQLite, where a point read waits for nobody else, there is none.
+    apart: Option<Pool>,
     writes: mpsc::Sender<Submitted>,
     counters: Arc<Counters>,
     /// A read waits for another process, not only for this one's memory.
@@ -125,7 +128,7 @@ pub struct Tx<'c> {
 }
 
 /// What a write says to whoever keeps something of this database in memory: of which kind it is, and about whom.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Note {
     /// One word.
     pub kind: &'static str,
@@ -143,7 +146,8 @@ impl Db {
                 let first = postgres::Connection::open_first(server.clone())?;
                 first.bring_up_to_date(migrations)?;
                 let pool = |size| Pool::of((0..size).map(|_| postgres::Connection::new(server.clone(), Purpose::Read)));
-                let db = Self::over(Connection::Postgres(first), pool(REMOTE_READERS), pool(SCANNERS))?;
+                let (readers, scanners, apart) = (pool(REMOTE_READERS), pool(SCANNERS), pool(1));
+                let db = Self::over(Connection::Postgres(first), readers, scanners, Some(apart))?;
                 postgres::listen(server, Arc::downgrade(&db.inner.changed)).map_err(OpenError::Thread)?;
                 Ok(db)
             }
@@ -153,16 +157,16 @@ impl Db {
     fn open_file(path: &Path, migrations: &[Migration], durability: Durability) -> Result<Self, OpenError> {
         let mut first = sqlite::Connection::open(path, durability)?;
         migrate::bring_up_to_date(&mut first, path, migrations)?;
-        Self::over(Connection::Sqlite(first), Pool::of_file(path, READERS)?, Pool::of_file(path, SCANNERS)?)
+        Self::over(Connection::Sqlite(first), Pool::of_file(path, READERS)?, Pool::of_file(path, SCANNERS)?, None)
     }
 
-    fn over(writer: Connection, readers: Pool, scanners: Pool) -> Result<Self, OpenError> {
+    fn over(writer: Connection, readers: Pool, scanners: Pool, apart: Option<Pool>) -> Result<Self, OpenError> {
         let counters = Arc::new(Counters::default());
         let remote = matches!(writer, Connection::Postgres(_));
         let (writes, queue) = mpsc::channel(WRITE_QUEUE);
         let changed = Arc::new(watch::Sender::new(0));
         writer::start(writer, queue, counters.clone(), changed.clone()).map_err(OpenError::Thread)?;
-        Ok(Self { inner: Arc::new(Inner { readers, scanners, writes, counters, remote, changed }) })
+        Ok(Self { inner: Arc::new(Inner { readers, scanners, apart, writes, counters, remote, changed }) })
     }
 
     /// Reads a few rows by key, on this very thread: a point read costs less than handing it to another one. Where the
@@ -172,8 +176,25 @@ impl Db {
         F: FnOnce(&Tx<'_>) -> Result<T, E>,
         E: From<DbError>,
     {
-        let _permit = self.inner.readers.free.acquire().await.map_err(|_| DbError::Closed)?;
-        let read = || self.inner.readers.snapshot(&self.inner.counters, work);
+        self.read_from(&self.inner.readers, work).await
+    }
+
+    /// The same past all calls, however many wait: for the little that decides whether their answers can be trusted.
+    pub async fn read_apart<T, E, F>(&self, work: F) -> Result<T, E>
+    where
+        F: FnOnce(&Tx<'_>) -> Result<T, E>,
+        E: From<DbError>,
+    {
+        self.read_from(self.inner.apart.as_ref().unwrap_or(&self.inner.readers), work).await
+    }
+
+    async fn read_from<T, E, F>(&self, pool: &Pool, work: F) -> Result<T, E>
+    where
+        F: FnOnce(&Tx<'_>) -> Result<T, E>,
+        E: From<DbError>,
+    {
+        let _permit = pool.free.acquire().await.map_err(|_| DbError::Closed)?;
+        let read = || pool.snapshot(&self.inner.counters, work);
         let may_wait = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
         if self.inner.remote && may_wait { tokio::task::block_in_place(read) } else { read() }
     }
@@ -289,13 +310,8 @@ impl<'c> Tx<'c> {
 
     /// What was said in this transaction so far, each thing once.
     pub fn noted(&self) -> Vec<Note> {
-        let mut notes: Vec<Note> = Vec::new();
-        for note in self.notes.borrow().iter() {
-            if !notes.contains(note) {
-                notes.push(note.clone());
-            }
-        }
-        notes
+        let (notes, mut known) = (self.notes.borrow(), HashSet::new());
+        notes.iter().filter(|note| known.insert(*note)).cloned().collect()
     }
 
     /// Once it is committed, whoever waits for [`Db::changed`] is woken.

@@ -40,7 +40,7 @@ async fn a_full_disk_is_said_and_survived() {
     migrate::bring_up_to_date(&mut first, &path, TABLES).unwrap();
     first.freeze_size().unwrap();
     let pool = || Pool::of_file(&path, 1).unwrap();
-    let db = Db::over(Connection::Sqlite(first), pool(), pool()).unwrap();
+    let db = Db::over(Connection::Sqlite(first), pool(), pool(), None).unwrap();
     let long = "x".repeat(100_000);
     let full = db.write(move |tx| insert(tx, &long, 1)).await;
     assert!(matches!(full, Err(DbError::Full)), "{full:?}");

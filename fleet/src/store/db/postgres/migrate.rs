@@ -15,8 +15,9 @@ const MIGRATE_WITHIN: Duration = Duration::from_secs(3600);
 impl Connection {
     /// Makes the schema if it is not there and applies what it lacks.
     pub(in super::super) fn bring_up_to_date(&self, migrations: &[Migration]) -> Result<(), OpenError> {
+        // Said, whatever the database's default is: who waited for the lock has to see what its holder did.
         let begin = format!(
-            "BEGIN; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0;
+            "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0;
              SELECT pg_advisory_xact_lock({})",
             lock_of(self.server.schema)
         );

@@ -1,0 +1,342 @@
+//! Places for connections: how many there are, and who gives way when they become few.
+//!
+//! Whoever showed a good token keeps its place. A *stranger* is a connection on which none was shown, or none for a
+//! long time: it costs nothing to be one, so strangers together may not keep devices and people out. While half of the
+//! places are free nobody is disturbed. Beyond that a stranger that does nothing has a minute. When all are taken, some
+//! strangers give way to every newcomer: first those from the address that has the most of them, the oldest there. Good
+//! connections from an address speak for the strangers beside them, so a site of 50,000 devices behind one address is
+//! not taken for an attack while a part of it signs in.
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+    task::{Context as Poller, Poll},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use tokio::sync::Notify;
+use tonic::{Status, body::Body};
+
+use super::{metrics::Metrics, throttle::network};
+
+/// A connection on which no good token was shown for this long, and nothing is under way, is a stranger's again: its key
+/// may be deleted since. Devices call every few seconds.
+const KNOWN_FOR: Duration = Duration::from_secs(600);
+/// Between two looks for strangers that have been there for too long.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// After a look that found nobody to give way: looking again for each newcomer would be the greater harm.
+const IN_VAIN_FOR: Duration = Duration::from_millis(100);
+
+/// How many connections that give way at once; also how many may be there beyond the most, while they leave.
+fn batch(most: usize) -> usize {
+    most / 16 + 4
+}
+
+/// All places of a port.
+pub(super) struct Places {
+    most: usize,
+    /// How long a stranger that does nothing is left alone while places are few.
+    stranger_for: Duration,
+    table: Mutex<Table>,
+    emptied: Notify,
+}
+
+#[derive(Default)]
+struct Table {
+    seats: HashMap<u64, Arc<Seat>>,
+    next: u64,
+    leaving: usize,
+    look_again: Option<Instant>,
+}
+
+/// One connection, as those see it who answer its calls.
+pub(super) struct Seat {
+    network: IpAddr,
+    /// A proxy of ours, behind which many are.
+    trusted: bool,
+    since: Instant,
+    /// Milliseconds from `since` to the last good token, and one more; 0 before the first.
+    good: AtomicU64,
+    busy: AtomicU32,
+    leaving: AtomicBool,
+    leave: Notify,
+}
+
+/// Taken by a connection; given back when dropped.
+pub(super) struct Place {
+    places: Arc<Places>,
+    id: u64,
+    pub(super) seat: Arc<Seat>,
+}
+
+impl Places {
+    pub(super) fn new(most: usize, stranger_for: Duration) -> Arc<Self> {
+        Arc::new(Self { most, stranger_for, table: Mutex::default(), emptied: Notify::new() })
+    }
+
+    /// A place for a newcomer; none when all are taken and nobody gives way.
+    pub(super) fn take(self: &Arc<Self>, from: IpAddr, trusted: bool, metrics: &Metrics) -> Option<Place> {
+        let now = Instant::now();
+        let mut table = self.table();
+        let open = table.open();
+        let wanted = if open >= self.most { batch(self.most) } else { 0 };
+        let due = table.look_again.is_none_or(|moment| moment <= now);
+        if open > self.most / 2 && (due || wanted > 0 && table.leaving == 0) {
+            let seen = table.seats.iter().filter(|(_, seat)| !seat.leaving.load(Relaxed));
+            let seen = seen.map(|(id, seat)| seat.seen(*id, now)).collect();
+            let going = gives_way(seen, wanted, self.stranger_for);
+            table.look_again = Some(now + if wanted > 0 && going.is_empty() { IN_VAIN_FOR } else { LOOK_EVERY });
+            metrics.strangers_closed(going.len());
+            for seat in going.iter().filter_map(|id| table.seats.get(id)) {
+                seat.leaving.store(true, Relaxed);
+                seat.leave.notify_one();
+            }
+            table.leaving += going.len();
+        }
+        if table.open() >= self.most || table.seats.len() >= self.most + batch(self.most) {
+            metrics.connection_refused();
+            return None;
+        }
+        let id = table.next;
+        table.next += 1;
+        let seat = Arc::new(Seat {
+            network: network(from),
+            trusted,
+            since: now,
+            good: AtomicU64::new(0),
+            busy: AtomicU32::new(0),
+            leaving: AtomicBool::new(false),
+            leave: Notify::new(),
+        });
+        table.seats.insert(id, seat.clone());
+        metrics.connected();
+        Some(Place { places: self.clone(), id, seat })
+    }
+
+    /// Until nobody is there any more.
+    pub(super) async fn empty(&self) {
+        loop {
+            let emptied = self.emptied.notified();
+            if self.table().seats.is_empty() {
+                return;
+            }
+            emptied.await;
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    /// Those who leave have no place any more.
+    fn open(&self) -> usize {
+        self.seats.len().saturating_sub(self.leaving)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut table = self.places.table();
+        table.seats.remove(&self.id);
+        if self.seat.leaving.load(Relaxed) {
+            table.leaving = table.leaving.saturating_sub(1);
+        }
+        if table.seats.is_empty() {
+            self.places.emptied.notify_waiters();
+        }
+    }
+}
+
+impl Seat {
+    /// A good token was shown here.
+    pub(super) fn shows_good(&self) {
+        let since = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX - 1);
+        self.good.store(since + 1, Relaxed);
+    }
+
+    /// Something is under way until the answer is dropped.
+    pub(super) fn busy(self: &Arc<Self>) -> Busy {
+        self.busy.fetch_add(1, Relaxed);
+        Busy(self.clone())
+    }
+
+    /// When somebody else gets the place. Once.
+    pub(super) async fn has_to_leave(&self) {
+        self.leave.notified().await;
+    }
+
+    fn seen(&self, id: u64, now: Instant) -> Seen {
+        let (busy, age) = (self.busy.load(Relaxed) > 0, now.saturating_duration_since(self.since));
+        let known = match self.good.load(Relaxed) {
+            0 => self.trusted,
+            good => self.trusted || busy || age.saturating_sub(Duration::from_millis(good)) < KNOWN_FOR,
+        };
+        Seen { id, network: self.network, age, known, busy }
+    }
+}
+
+/// Holds a connection busy.
+pub(super) struct Busy(Arc<Seat>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.busy.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Busy {
+    /// An answer that keeps its connection busy until it was sent.
+    pub(super) fn until_sent(self, body: Body) -> Body {
+        Body::new(Held { body, _busy: self })
+    }
+}
+
+struct Held {
+    body: Body,
+    _busy: Busy,
+}
+
+impl http_body::Body for Held {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        poller: &mut Poller<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(poller)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A connection at a moment.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    id: u64,
+    network: IpAddr,
+    age: Duration,
+    known: bool,
+    busy: bool,
+}
+
+/// Who leaves: every stranger that did nothing for too long, and others until there are `wanted`.
+fn gives_way(seen: Vec<Seen>, wanted: usize, stranger_for: Duration) -> Vec<u64> {
+    let mut known: HashMap<IpAddr, usize> = HashMap::new();
+    let mut strangers = Vec::with_capacity(seen.len());
+    let mut going = Vec::new();
+    for one in seen {
+        if one.known {
+            *known.entry(one.network).or_default() += 1;
+        } else if !one.busy && one.age >= stranger_for {
+            going.push(one.id);
+        } else {
+            strangers.push(one);
+        }
+    }
+    let wanted = wanted.saturating_sub(going.len());
+    if wanted > 0 {
+        // How many younger strangers there are from the same address, beyond those that are known there. Taking away those
+        // who have the most of them is taking from whoever has most.
+        strangers.sort_by_key(|one| one.age);
+        let mut younger: HashMap<IpAddr, usize> = HashMap::new();
+        let mut ranked: Vec<(usize, Duration, u64)> = strangers
+            .iter()
+            .map(|one| {
+                let before = younger.entry(one.network).or_default();
+                *before += 1;
+                (before.saturating_sub(known.get(&one.network).copied().unwrap_or_default()), one.age, one.id)
+            })
+            .collect();
+        ranked.sort_unstable_by(|one, other| other.cmp(one));
+        going.extend(ranked.iter().take(wanted).map(|(.., id)| *id));
+    }
+    going
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(last: u8) -> IpAddr {
+        IpAddr::from([203, 0, 113, last])
+    }
+
+    fn one(id: u64, network: u8, age: u64) -> Seen {
+        Seen { id, network: at(network), age: Duration::from_secs(age), known: false, busy: false }
+    }
+
+    #[test]
+    fn who_gives_way() {
+        let known = |id, network| Seen { known: true, ..one(id, network, 1000) };
+        let busy = |id, network| Seen { busy: true, ..one(id, network, 1000) };
+        let table: [(&str, Vec<Seen>, usize, &[u64]); 9] = [
+            ("nobody there", vec![], 3, &[]),
+            ("the young are left alone", vec![one(1, 1, 59), one(2, 1, 3)], 0, &[]),
+            ("the old are not", vec![one(1, 1, 60), one(2, 1, 3)], 0, &[1]),
+            ("unless something is under way", vec![busy(1, 1), one(2, 1, 3)], 0, &[]),
+            ("who is known never", vec![known(1, 1), known(2, 1)], 5, &[]),
+            ("the oldest first", vec![one(1, 1, 2), one(2, 1, 9), one(3, 1, 5)], 2, &[2, 3]),
+            (
+                "of the address that has most",
+                vec![one(1, 1, 50), one(2, 2, 3), one(3, 2, 2), one(4, 2, 1), one(5, 3, 40)],
+                2,
+                &[2, 3],
+            ),
+            ("also when they are busy", vec![busy(1, 1), one(2, 1, 1), one(3, 2, 7)], 1, &[1]),
+            (
+                "known ones speak for their neighbours",
+                vec![known(1, 1), known(2, 1), known(3, 1), one(4, 1, 9), one(5, 1, 8), one(6, 2, 2), one(7, 2, 1)],
+                2,
+                &[6, 7],
+            ),
+        ];
+        for (case, seen, wanted, expected) in table {
+            assert_eq!(gives_way(seen, wanted, Duration::from_secs(60)), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn strangers_of_one_address_are_levelled_down_to_those_of_others() {
+        let mut seen: Vec<Seen> = (0..600).map(|id| one(id, 1, id % 50)).collect();
+        seen.extend((600..1000).map(|id| one(id, 2, id % 50)));
+        let going = gives_way(seen.clone(), 300, Duration::from_secs(60));
+        let left = |network| seen.iter().filter(|one| one.network == at(network) && !going.contains(&one.id)).count();
+        assert_eq!((left(1), left(2)), (350, 350));
+    }
+
+    #[test]
+    fn a_place_is_given_back_and_those_who_leave_have_none() {
+        let (places, metrics) = (Places::new(4, Duration::from_secs(60)), Metrics::default());
+        let take = |network| places.take(at(network), false, &metrics);
+        let device = take(1).unwrap();
+        device.seat.shows_good();
+        let mut strangers: Vec<Place> = (0..3).map(|_| take(2).unwrap()).collect();
+        let person = take(1).expect("strangers give way");
+        person.seat.shows_good();
+        assert!(!device.seat.leaving.load(Relaxed) && !person.seat.leaving.load(Relaxed));
+        assert!(strangers.iter().all(|one| one.seat.leaving.load(Relaxed)));
+        strangers.clear();
+        let others = [take(1).unwrap(), take(1).unwrap()];
+        others.iter().for_each(|one| one.seat.shows_good());
+        assert!(take(3).is_none(), "everybody there is known");
+        drop(others);
+        std::thread::sleep(IN_VAIN_FOR);
+        assert!(take(3).is_some());
+    }
+}
