@@ -1,20 +1,34 @@
 //! `make lab`: the agent as an installed service on virtual boards. Started by `test-harness/lab/run.sh`, which makes the
 //! image and the namespaces that this expects.
 
-use std::{env, path::PathBuf, process::ExitCode, time::Instant};
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
 
 use test_harness::lab::{
     radio,
     site::Kind,
-    stories::{self, Stage, Story},
+    stories::{self, Seen, Stage, Story},
 };
 
-const HELP: &str = "make lab ARGS=\"NAME…\": only these stories; --list names them; --times N; --radio, --containers, --arm64: those of one kind";
+const HELP: &str =
+    "make lab ARGS=\"NAME…\": only these stories; --list names them; --radio, --containers, --arm64: those of one kind;
+--times N; --boards N: so many boards with radios at a time (2); --aloud: print what is seen when it is seen";
+
+/// Boards with radios at a time. One takes less than one processor most of the time, and waits for radios.
+const BOARDS: usize = 2;
 
 fn main() -> ExitCode {
     let (mut image, mut radio_image, mut arm64_image) = (None, None, None);
     let mut wanted: Vec<String> = Vec::new();
-    let mut times = 1;
+    let (mut times, mut boards, mut aloud) = (1, BOARDS, false);
     let all = || stories::STORIES.into_iter().chain(radio::stories::STORIES);
     let arm64 = radio::stories::ARM64;
     let is_arm64 = |name: &str| arm64.iter().any(|(known, _)| *known == name);
@@ -33,6 +47,8 @@ fn main() -> ExitCode {
             "--radio" => wanted.extend(radio::stories::STORIES.iter().map(|(name, _)| (*name).to_owned())),
             "--containers" => wanted.extend(stories::STORIES.iter().map(|(name, _)| (*name).to_owned())),
             "--times" => times = arguments.next().and_then(|number| number.parse().ok()).unwrap_or(1),
+            "--boards" => boards = arguments.next().and_then(|number| number.parse().ok()).unwrap_or(BOARDS),
+            "--aloud" => aloud = true,
             "--arm64" => wanted.extend(arm64.iter().map(|(name, _)| (*name).to_owned())),
             name if all().chain(arm64).any(|(known, _)| known == name) => wanted.push(argument),
             _ => {
@@ -45,39 +61,94 @@ fn main() -> ExitCode {
         eprintln!("start it by test-harness/lab/run.sh\n{HELP}");
         return ExitCode::from(2);
     };
-    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
     let begin = Instant::now();
+    let asked_for = |name: &str| (wanted.is_empty() && !is_arm64(name)) || wanted.iter().any(|one| one == name);
     let rounds: Vec<(&str, Story)> = (0..times).flat_map(|_| all().chain(arm64)).collect();
-    for (name, story) in rounds {
-        let asked_for = (wanted.is_empty() && !is_arm64(name)) || wanted.iter().any(|one| one == name);
-        let radio_image = if is_arm64(name) { &arm64_image } else { &radio_image };
-        if !asked_for || ((is_radio(name) || is_arm64(name)) && radio_image.is_none()) {
-            if asked_for {
+    let skipped = rounds.iter().filter(|(name, _)| !asked_for(name)).count();
+    let (machines, containers): (Vec<_>, Vec<_>) =
+        rounds.into_iter().filter(|(name, _)| asked_for(name)).partition(|(name, _)| is_radio(name) || is_arm64(name));
+    let told = Told { image: &image, aloud, failed: Mutex::new(Vec::new()), passed: AtomicUsize::new(0) };
+    // The containers share ports of this machine.
+    for (name, story) in containers {
+        told.play(name, story, None);
+    }
+    let next = AtomicUsize::new(0);
+    let mut without = 0;
+    let played: Vec<_> = machines
+        .into_iter()
+        .filter_map(|(name, story)| {
+            let image = if is_arm64(name) { &arm64_image } else { &radio_image };
+            if image.is_none() {
                 println!("SKIPPED {name:<14} there is no image of a board with radios");
+                without += 1;
             }
-            skipped += 1;
-            continue;
+            Some((name, story, (image.as_deref()?, is_arm64(name))))
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        for _ in 0..boards {
+            scope.spawn(|| {
+                while let Some((name, story, radio)) = played.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    told.play(name, *story, Some(*radio));
+                }
+            });
         }
-        let folder = env::temp_dir().join(format!("platform-lab-{}-{name}", std::process::id()));
+    });
+    let failed = told.failed.into_inner().unwrap_or_default();
+    let passed = told.passed.into_inner();
+    println!(
+        "{passed} passed, {} failed, {} skipped, {:.0} s",
+        failed.len(),
+        skipped + without,
+        begin.elapsed().as_secs_f64()
+    );
+    if !failed.is_empty() {
+        println!("failed: {}", failed.join(" "));
+    }
+    if failed.is_empty() && passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What became of the stories.
+struct Told<'a> {
+    image: &'a Path,
+    aloud: bool,
+    failed: Mutex<Vec<String>>,
+    passed: AtomicUsize,
+}
+
+impl Told<'_> {
+    /// Plays a story and prints what was seen.
+    fn play(&self, name: &str, story: Story, radio: Option<(&Path, bool)>) {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        // Process numbers are small here, and the same in another lab.
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = env::temp_dir().join(format!("platform-lab-{}-{number}-{name}", own_number()));
+        let kind = if radio.is_some_and(|(_, arm64)| arm64) { arm64_kind() } else { Kind::own() };
+        let seen = Seen::new(self.aloud.then(|| name.to_owned()));
         let begin = Instant::now();
-        let kind = if is_arm64(name) { arm64_kind() } else { Kind::own() };
-        let seen = story(&Stage { image: &image, radio: radio_image.as_deref(), kind, folder: &folder });
+        let radio = radio.map(|(image, _)| image);
+        let end = story(&Stage { image: self.image, radio, kind, folder: &folder, seen: &seen });
         let took = begin.elapsed().as_secs_f64();
         let _ = std::fs::remove_dir_all(&folder);
-        match seen {
-            Ok(seen) => {
-                passed += 1;
-                println!("ok      {name:<14} {took:5.1} s");
-                seen.iter().for_each(|line| println!("          {line}"));
+        let (word, rest) = match end {
+            Ok(lines) => {
+                self.passed.fetch_add(1, Ordering::Relaxed);
+                ("ok     ", lines.iter().fold(String::new(), |text, line| format!("{text}          {line}\n")))
             }
             Err(trouble) => {
-                failed += 1;
-                println!("FAILED  {name:<14} {took:5.1} s\n{trouble}");
+                self.failed.lock().map(|mut failed| failed.push(name.to_owned())).unwrap_or_default();
+                ("FAILED ", format!("{trouble}\n"))
             }
-        }
+        };
+        let lines = seen.lines().iter().fold(String::new(), |text, line| format!("{text}          {line}\n"));
+        print!("{word} {name:<14} {took:5.1} s\n{lines}{rest}");
     }
-    println!("{passed} passed, {failed} failed, {skipped} skipped, {:.0} s", begin.elapsed().as_secs_f64());
-    if failed == 0 && passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// A number that no other lab of this machine has at this time.
+fn own_number() -> String {
+    let space = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    space.to_string_lossy().chars().filter(char::is_ascii_digit).collect()
 }
 
 /// `LAB_ARM64` names the folder with agent, launcher and stand-in that were built for it.

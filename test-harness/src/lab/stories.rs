@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::Mutex,
     time::Instant,
 };
 
@@ -36,6 +37,39 @@ pub struct Stage<'a> {
     pub kind: Kind,
     /// A folder of its own.
     pub folder: &'a Path,
+    /// What was seen so far.
+    pub seen: &'a Seen,
+}
+
+/// What a story has seen so far, and when: what a story that fails leaves behind, and where the time of one that is well has gone.
+pub struct Seen {
+    begin: Instant,
+    aloud: Option<String>,
+    lines: Mutex<Vec<String>>,
+}
+
+impl Seen {
+    /// Begins now. With a name each line is printed as it comes, behind the name.
+    #[must_use]
+    pub fn new(aloud: Option<String>) -> Seen {
+        Seen { begin: Instant::now(), aloud, lines: Mutex::default() }
+    }
+
+    fn add(&self, line: &str) {
+        let line = format!("{:6.1} s  {line}", self.begin.elapsed().as_secs_f64());
+        if let Some(name) = &self.aloud {
+            eprintln!("{name}: {line}");
+        }
+        if let Ok(mut lines) = self.lines.lock() {
+            lines.push(line);
+        }
+    }
+
+    /// The lines, each with the seconds since the story began.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        self.lines.lock().map(|lines| lines.clone()).unwrap_or_default()
+    }
 }
 
 /// A story: sentences about what was seen.
@@ -61,6 +95,11 @@ pub const STORIES: [(&str, Story); 15] = [
 ];
 
 impl Stage<'_> {
+    /// Something was seen just now.
+    pub(in crate::lab) fn saw(&self, line: impl AsRef<str>) {
+        self.seen.add(line.as_ref());
+    }
+
     /// A fleet server with what is published for the boards with radios.
     pub(in crate::lab) fn site(&self) -> Result<Site, Trouble> {
         Site::open_for(self.kind.clone(), &self.folder.join("site"))

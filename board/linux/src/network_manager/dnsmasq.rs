@@ -51,8 +51,12 @@ fn text(hotspot: &Hotspot) -> String {
         CaptiveNames::Setup => "setup",
     };
     // The second line: other questions about these names, such as for an IPv6 address, are answered with "no such record"
-    // at once, and are not asked of a server that cannot be reached.
+    // at once, and are not asked of a server that cannot be reached. Of all names that is only so where no other server is
+    // known at all: dnsmasq would take one up as soon as the device has another network beside its hotspot.
     let mut text = format!("address=/{names}/{address}\nlocal=/{names}/\n");
+    if hotspot.names == CaptiveNames::All {
+        text.push_str("no-resolv\n");
+    }
     if let Some(api) =
         hotspot.captive_api.as_deref().filter(|api| api.bytes().all(|byte| byte.is_ascii_graphic() && byte != b','))
     {
@@ -118,7 +122,7 @@ mod tests {
             names,
             captive_api: captive_api.map(str::to_owned),
         };
-        assert_eq!(text(&hotspot(CaptiveNames::All, None)), "address=/#/10.42.7.1\nlocal=/#/\n");
+        assert_eq!(text(&hotspot(CaptiveNames::All, None)), "address=/#/10.42.7.1\nlocal=/#/\nno-resolv\n");
         assert_eq!(
             text(&hotspot(CaptiveNames::Setup, Some("https://board.example/api"))),
             "address=/setup/10.42.7.1\nlocal=/setup/\ndhcp-option-force=114,https://board.example/api\n"

@@ -4,6 +4,7 @@
   app.py FOLDER show                           what is advertised, and every value that can be read
   app.py FOLDER give PASSWORD WORDS NAME=VALUE…  as existing apps: each value sealed, then exit_provisioning
   app.py FOLDER talk PASSWORD WORDS TAG=VALUE…   the authenticated service: one message, whose answer is opened
+  app.py FOLDER take PASSWORD ID SECRET ADDRESS  gives another identity by both to a device that keeps its own
   app.py FOLDER nonsense                       writes what is no value to everything; nothing may come of it
   app.py FOLDER pair PASSWORD yes|no           unlocks pairing or not, then pairs; 0 when that ended as it should
 
@@ -125,6 +126,17 @@ async def talk(app, password, words, *values):
     await app.until_told(words)
 
 
+async def take(app, password, identity, secret, address):
+    words = "this device has an identity and keeps it"
+    await app.listen("errors")
+    seal = await app.seal(password)
+    for name, value in [("app_address", address), ("id", identity), ("secret", secret), ("exit_provisioning", "1")]:
+        print(name, await app.write(name, seal(value)), flush=True)
+    await app.until_told(words)
+    print("told in words", flush=True)
+    await talk(app, password, words, f"4={address}", f"5={identity}", f"6={secret}")
+
+
 async def nonsense(app):
     before = [bytes(await app[name].read_value()) for name in ("status", "networks", "fragment_id")]
     for name in [*WRITTEN, "begin", "message"]:
@@ -154,7 +166,7 @@ async def main():
     person = Person(PairingDelegate.DISPLAY_OUTPUT_AND_YES_NO_INPUT)
     async with Phone(folder, person=person) as phone:
         app = App(await phone.connect(SERVICE))
-        operations = {"show": show, "give": give, "talk": talk, "nonsense": nonsense, "pair": pair}
+        operations = {"show": show, "give": give, "talk": talk, "nonsense": nonsense, "take": take, "pair": pair}
         await operations[operation](app, *rest)
         # The board may have gone first: its door closes after a success.
         await asyncio.wait_for(app.peer.connection.disconnect(), 10)

@@ -40,6 +40,9 @@ async def main():
         sys.exit("joined with a wrong password")
     except errors.ProvisioningFailed as failed:
         print("refused:", failed.error, flush=True)
+    # The client ends its connection after a refusal, in the background, and whatever is asked for until then ends with it. A person
+    # types meanwhile.
+    await asyncio.sleep(5)
     print("goes on at", await client.provision(ssid, right, lambda state: print("state", state, flush=True)), flush=True)
 
 

@@ -38,14 +38,14 @@ pub(super) fn app(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     site.install_without_identity(&board)?;
     offered(&board)?;
     let password = password(&board)?;
-    let mut seen = vec![format!("offered {:.1} s after the copying began", secs(begin))];
+    stage.saw(format!("offered {:.1} s after the copying began", secs(begin)));
 
     let begin = Instant::now();
     let shown = board.bluetooth_phone(APP, &["show"])?;
     let all = READ.iter().all(|name| shown.contains(&format!("reads {name} ")));
     ensure(all && shown.contains("key 294") && shown.contains(&format!("b'{FIRST}'")), || shown.clone())?;
     ensure(shown.contains("reads status b'\\x00'") && shown.contains("b'Lab'"), || shown.clone())?;
-    seen.push(format!("a phone found it and read all of it: {:.1} s", secs(begin)));
+    stage.saw(format!("a phone found it and read all of it: {:.1} s", secs(begin)));
 
     let begin = Instant::now();
     let identity = || Target::ask(&board, "stat -c '%i %Y' /etc/platform.json");
@@ -55,7 +55,7 @@ pub(super) fn app(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     ensure(!identity()?.0 && told["last_network"] == "" && told["bluetooth"] == "DOOR_OPEN", || {
         format!("something came of nonsense: {told}")
     })?;
-    seen.push(format!("50 writes of nonsense changed nothing: {:.1} s", secs(begin)));
+    stage.saw(format!("50 writes of nonsense changed nothing: {:.1} s", secs(begin)));
 
     let begin = Instant::now();
     for unlocked in ["no", "yes"] {
@@ -63,15 +63,15 @@ pub(super) fn app(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
         ensure(said.contains("as it should be"), || said.clone())?;
         Target::ask(&board, "bluetoothctl remove F0:F1:F2:F3:F4:F5")?;
     }
-    seen.push(format!("pairing refused, and taken once it was unlocked: {:.1} s", secs(begin)));
-    seen.push(format!("while it is offered, {}", board.weighs()?));
+    stage.saw(format!("pairing refused, and taken once it was unlocked: {:.1} s", secs(begin)));
+    stage.saw(format!("while it is offered, {}", board.weighs()?));
 
     let begin = Instant::now();
     let wrong = ["talk", &password, "wrong password for HomeNet", "1=HomeNet", "2=not-its-password", "11=0"];
     let said = board.bluetooth_phone(APP, &wrong)?;
     let right = said.contains("message taken") && said.contains("verdict 0") && said.contains("again refused");
     ensure(right, || said.clone())?;
-    seen.push(format!("a wrong password by the authenticated service, told after {:.1} s", secs(begin)));
+    stage.saw(format!("a wrong password by the authenticated service, told after {:.1} s", secs(begin)));
 
     let begin = Instant::now();
     let address = site.address(&board);
@@ -83,7 +83,7 @@ pub(super) fn app(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     board.bluetooth_phone(APP, &words)?;
     let told = secs(begin);
     site.until(&board, "a report of the new device", |status| status.agent_version == FIRST)?;
-    seen.push(format!(
+    stage.saw(format!(
         "the right one and the identity as existing apps give them: the phone told after {told:.1} s, a report after {:.1} s",
         secs(begin)
     ));
@@ -94,9 +94,9 @@ pub(super) fn app(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     closed(&board)?;
     private(&board)?;
     unsaid(&board, &["not-its-password", "home-pass-1", secret])?;
-    seen.push("machine server ready; nothing is offered any more; no secret in a log".to_owned());
-    seen.push(format!("at the end {}", board.weighs()?));
-    Ok(seen)
+    stage.saw("machine server ready; nothing is offered any more; no secret in a log".to_owned());
+    stage.saw(format!("at the end {}", board.weighs()?));
+    Ok(Vec::new())
 }
 
 /// A device that has an identity and no network, and the public client of Improv through a second adapter: it hears what
@@ -117,7 +117,7 @@ pub(super) fn improv(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     let begin = Instant::now();
     site.install_without_identity(&board)?;
     offered(&board)?;
-    let mut seen = vec![format!("offered {:.1} s after the copying began", secs(begin))];
+    stage.saw(format!("offered {:.1} s after the copying began", secs(begin)));
 
     let begin = Instant::now();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("lab/radio/host/improv.py");
@@ -134,7 +134,7 @@ pub(super) fn improv(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     };
     says("waits")?;
     ensure(log().contains("needs a person: True") && log().contains("HomeNet"), log)?;
-    seen.push(format!("the client found it, heard HomeNet and waits for a person: {:.1} s", secs(begin)));
+    stage.saw(format!("the client found it, heard HomeNet and waits for a person: {:.1} s", secs(begin)));
 
     let begin = Instant::now();
     // It ends with 3 where the hotspot is asked for and there is none.
@@ -145,15 +145,15 @@ pub(super) fn improv(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     let refused = secs(begin);
     says("ended 0")?;
     ensure(log().contains("goes on at http"), log)?;
-    seen.push(format!(
+    stage.saw(format!(
         "`provision --now` let it in after {there:.1} s; a wrong password refused after {refused:.1} s, the right one (WPA3) \
          taken after {:.1} s",
         secs(begin)
     ));
     site.until(&board, "a report", |status| status.agent_version == FIRST)?;
     unsaid(&board, &["not-its-password", "home-pass-1"])?;
-    seen.push(format!("at the end {}", board.weighs()?));
-    Ok(seen)
+    stage.saw(format!("at the end {}", board.weighs()?));
+    Ok(Vec::new())
 }
 
 /// Bluetooth is open.

@@ -11,9 +11,10 @@ use api::{
     },
 };
 use prost::Message as _;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
+    bluetooth::offered as offered_by_bluetooth,
     board::RadioBoard,
     probes::PROBES,
     visitor::{Answer, Visitor, choice, doors, until},
@@ -48,7 +49,7 @@ pub(super) fn portal(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     let begin = Instant::now();
     site.install_without_identity(&board)?;
     let visitor = Visitor::waits(&board)?;
-    let mut seen = vec![format!("{} open {:.1} s after the copying began", visitor.hotspot(), secs(begin))];
+    stage.saw(format!("{} open {:.1} s after the copying began", visitor.hotspot(), secs(begin)));
     ensure(visitor.hotspot() == "platform-setup-board", || visitor.hotspot().to_owned())?;
 
     let begin = Instant::now();
@@ -58,7 +59,7 @@ pub(super) fn portal(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     visitor.is_sent_to_the_page()?;
     let page = visitor.until_listed("HomeNet")?;
     ensure(page.contains("name=\"credentials\""), || format!("no field for credentials: {page}"))?;
-    seen.push(format!(
+    stage.saw(format!(
         "a phone joined, was sent to the page by {} questions of all makers, and saw HomeNet: {:.1} s",
         PROBES.len(),
         secs(begin)
@@ -80,7 +81,7 @@ pub(super) fn portal(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     visitor.until_shown("Wrong password for HomeNet")?;
     let told = doors(&board).unwrap_or_default();
     ensure(told["last_result"] == "wrong password for HomeNet", || format!("the status says {told}"))?;
-    seen.push(format!("a wrong password: hotspot gone after {gone:.1} s, back with the reason after {back:.1} s"));
+    stage.saw(format!("a wrong password: hotspot gone after {gone:.1} s, back with the reason after {back:.1} s"));
 
     board.write(GIVEN, 0o600, site.device.credentials(&site.address(&board)).as_bytes())?;
     let begin = Instant::now();
@@ -88,12 +89,10 @@ pub(super) fn portal(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     says(&visitor.sends("/join", &both)?, "200", "The device leaves to join <bdi>HomeNet</bdi>")?;
     site.until(&board, "a report of the new device", |status| status.agent_version == FIRST)?;
     let online = secs(begin);
-    until(&board, "a configuration that is in force", || {
-        board.run("platform-agent hotspot").ok().filter(|said| said.contains("hillside-board"))
-    })?;
+    in_force(&board)?;
     let configured = secs(begin);
     site.until_ready(&board)?;
-    seen.push(format!(
+    stage.saw(format!(
         "the right one and credentials: online after {online:.1} s, configured after {configured:.1} s, its machine \
          server ready after {:.1} s",
         secs(begin)
@@ -103,36 +102,41 @@ pub(super) fn portal(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     ensure(link.contains("SSID: HomeNet"), || link.clone())?;
     private(&board)?;
     unsaid(&board, &["not-its-password", "home-pass-1", site.device.part_secret.expose()])?;
-    seen.push(format!("nothing is left of the hotspot; {IDENTITY} is for root only; no secret in a log"));
-    seen.push(format!("at the end {}", board.weighs()?));
-    Ok(seen)
+    stage.saw(format!("nothing is left of the hotspot; {IDENTITY} is for root only; no secret in a log"));
+    stage.saw(format!("at the end {}", board.weighs()?));
+    Ok(Vec::new())
 }
 
-/// Somebody takes the network away from a device that has an owner, and meets its hotspot: whatever he gives, it stays
-/// whose it is. With somebody at the device it becomes another machine.
+/// Somebody takes the network away from a device that has an owner, and meets its doors: whatever he gives, at whichever of them, it
+/// stays whose it is. Only who is at the device is offered more.
 pub(super) fn takeover(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     let site = stage.site()?;
-    site.configure(
-        &json!({"network_configuration": {"offline_before_starting_hotspot_minutes": 0, "hotspot_prefix": "hillside"}}),
-    )?;
+    site.configure(&json!({"network_configuration": quick()}))?;
     let client = site.fleet.client(&site.owner)?;
     let other = Device::create(&client, &site.owner.organization_id, "Elsewhere", "other")?;
     let board = stage.small_board()?;
     board.lead_to(&site.fleet.url)?;
     board.plug_into_office()?;
+    board.plug_in_bluetooth()?;
     site.install(&board)?;
-    until(&board, "a configuration that is in force", || {
-        board.run("platform-agent hotspot").ok().filter(|said| said.contains("hillside-board"))
-    })?;
+    in_force(&board)?;
     let online = doors(&board).unwrap_or_default();
     ensure(online["open"] == false, || format!("an invitation while it is online: {online}"))?;
     let identity = || board.run(&format!("stat -c '%i %Y %a' {IDENTITY} && sha256sum {IDENTITY}"));
     let before = identity()?;
+    stage.saw("installed, online, its doors closed");
 
-    let begin = Instant::now();
+    // Who is on the device, but not as who may.
+    let ask = "setpriv --reuid 65534 --regid 65534 --clear-groups platform-agent provision --now";
+    let asked = Target::ask(&board, ask)?;
+    ensure(!asked.0, || format!("`provision --now` for anybody: {}", asked.1))?;
+    let told = doors(&board).unwrap_or_default();
+    ensure(told["open"] == false && told["forced"] == false, || format!("nobody opened it: {told}"))?;
+    stage.saw("`provision --now` by another user of the device: refused, nothing opened");
+
     board.machine().plug_cable(false)?;
     let visitor = Visitor::waits(&board)?;
-    let mut seen = vec![format!("its network gone, the hotspot was open after {:.1} s", secs(begin))];
+    stage.saw("its network gone, the hotspot is open");
     visitor.joins()?;
     let page = visitor.page()?;
     let offered = ["name=\"credentials\"", "type=\"file\""].iter().any(|field| page.contains(field));
@@ -153,7 +157,7 @@ pub(super) fn takeover(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     let cloud = CloudConfig {
         id: other.part_id.clone(),
         secret: other.part_secret.expose().into(),
-        app_address: address,
+        app_address: address.clone(),
         api_key: None,
     };
     let message = SetSmartMachineCredentialsRequest { cloud: Some(cloud) }.encode_to_vec();
@@ -164,55 +168,91 @@ pub(super) fn takeover(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     let called = visitor.browses(&method, kind)?;
     says(&called, "200", STAYS)?;
     ensure(called.body.contains("grpc-status:9\r\n"), || called.body.clone())?;
+    stage.saw("other credentials at the hotspot: three forms (409) and the provisioning service (9) refused in words");
+
+    offered_by_bluetooth(&board)?;
+    let words = ["take", visitor.password(), &other.part_id, other.part_secret.expose(), &address];
+    let said = board.bluetooth_phone("app.py", &words)?;
+    ensure(said.contains("told in words") && said.contains("verdict 2"), || said.clone())?;
+    stage
+        .saw("and by Bluetooth: the existing apps' service told so in words, the authenticated one with its verdict 2");
+
     let after = identity()?;
     ensure(after == before, || format!("{IDENTITY} was {before} and is {after}"))?;
     let told = doors(&board).unwrap_or_default();
     ensure(told["last_network"] == "" && told["forced"] == false, || format!("something came of it: {told}"))?;
     ensure(version(&client, &other)?.is_empty(), || "it has reported as the other machine".to_owned())?;
-    seen.push(
-        "other credentials: three forms (409) and the provisioning service (9) refused in words, nothing changed"
-            .to_owned(),
-    );
 
     // Somebody is at the device.
-    board.run("lab-ap up cafe --ssid CafeNet --security mixed --password cafe-pass-1 --channel 11")?;
-    let begin = Instant::now();
     board.write(FORCE, 0o644, b"")?;
     visitor.until_shown("Make it another machine")?;
-    let noticed = secs(begin);
     ensure(Target::ask(&board, &format!("test -e {FORCE}"))? == (false, String::new()), || format!("{FORCE} is left"))?;
-    let begin = Instant::now();
+    stage.saw("nothing of it changed anything; with the file of somebody at the device the page offers it");
+    private(&board)?;
+    unsaid(&board, &["cafe-pass-1", other.part_secret.expose(), site.device.part_secret.expose()])?;
+    stage.saw(format!("at the end {}", board.weighs()?));
+    Ok(Vec::new())
+}
+
+/// Somebody at a device that has an owner and is online opens its doors by hand, and makes it another machine; then again, and
+/// leaves without having changed anything.
+pub(super) fn by_hand(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
+    let site = stage.site()?;
+    site.configure(&json!({"network_configuration": quick()}))?;
+    let client = site.fleet.client(&site.owner)?;
+    let other = Device::create(&client, &site.owner.organization_id, "Elsewhere", "other")?;
+    let board = stage.small_board()?;
+    board.lead_to(&site.fleet.url)?;
+    board.plug_into_office()?;
+    board.run("lab-ap up cafe --ssid CafeNet --security mixed --password cafe-pass-1 --channel 11")?;
+    site.install(&board)?;
+    in_force(&board)?;
+    stage.saw("installed and online");
+    board.write(FORCE, 0o644, b"")?;
+    let visitor = Visitor::waits(&board)?;
+    ensure(Target::ask(&board, &format!("test -e {FORCE}"))? == (false, String::new()), || format!("{FORCE} is left"))?;
+    stage.saw("the file of somebody at the device: hotspot open");
+    visitor.joins()?;
+    visitor.until_shown("Make it another machine")?;
+    board.write(GIVEN, 0o600, other.credentials(&site.address(&board)).as_bytes())?;
     let both = format!("-F network=other -F name=CafeNet -F password=cafe-pass-1 -F file=@{GIVEN}");
     says(&visitor.sends("/join", &both)?, "200", "The device leaves to join <bdi>CafeNet</bdi>")?;
+    stage.saw("a network and other credentials given");
     until(&board, "a report as the other machine", || {
         version(&client, &other).ok().filter(|version| version == FIRST)
     })?;
-    seen.push(format!(
-        "with the file of somebody at the device (seen after {noticed:.1} s) the same is accepted: another machine, \
-         online after {:.1} s",
-        secs(begin)
-    ));
     let now = board.run(&format!("cat {IDENTITY}"))?;
     ensure(now.contains(&other.part_id), || "it reports as who it is not".to_owned())?;
+    let link = board.run("iw dev wlan0 link")?;
+    ensure(link.contains("SSID: CafeNet"), || link.clone())?;
     closed(&board)?;
+    stage.saw("another machine, in that network, online; the hotspot is gone");
 
-    // By hand on a device that is online, and closed again by who asked for it.
-    let begin = Instant::now();
     let said = board.run("platform-agent provision --now")?;
-    let opened = secs(begin);
     let visitor = Visitor::waits(&board)?;
     ensure(said.contains(visitor.hotspot()), || format!("`provision --now` said {said}"))?;
+    stage.saw("`provision --now` opened it again");
     visitor.joins()?;
     visitor.until_shown("Make it another machine")?;
     visitor.sends("/leave", "")?;
     closed(&board)?;
-    seen.push(format!(
-        "`provision --now` on a device that is online opened the doors in {opened:.1} s; `leave` closed them"
-    ));
+    stage.saw("`leave` closed it");
     private(&board)?;
     unsaid(&board, &["cafe-pass-1", other.part_secret.expose(), site.device.part_secret.expose()])?;
-    seen.push(format!("at the end {}", board.weighs()?));
-    Ok(seen)
+    stage.saw(format!("at the end {}", board.weighs()?));
+    Ok(Vec::new())
+}
+
+/// Doors that open as soon as the device is offline, and a name by which it is seen that the configuration is in force.
+fn quick() -> Value {
+    json!({"offline_before_starting_hotspot_minutes": 0, "hotspot_prefix": "hillside"})
+}
+
+/// That configuration is in force.
+fn in_force(board: &RadioBoard) -> Result<(), Trouble> {
+    until(board, "a configuration that is in force", || {
+        board.run("platform-agent hotspot").ok().filter(|said| said.contains("hillside-board")).map(drop)
+    })
 }
 
 pub(super) fn secs(since: Instant) -> f64 {

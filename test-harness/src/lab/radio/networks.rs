@@ -51,7 +51,6 @@ pub(super) fn known(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     site.configure(&json!({"additional_networks": given(), "network_configuration": shut}))?;
     site.install(&board)?;
     site.until_ready(&board)?;
-    let mut seen = Vec::new();
 
     let begin = Instant::now();
     until(&board, "three profiles of the agent", || (profiles(&board)?.len() == 3).then_some(()))?;
@@ -61,12 +60,12 @@ pub(super) fn known(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
                 && said.contains("default via 192.168.88.1 dev eth0 proto static metric 150")
         })
     })?;
-    seen.push(format!("cable with its address by hand after {:.1} s", secs(begin)));
+    stage.saw(format!("cable with its address by hand after {:.1} s", secs(begin)));
 
     let began = Instant::now();
     board.machine().plug_cable(false)?;
     heard_from(&site, &board, "CafeNet")?;
-    seen.push(format!(
+    stage.saw(format!(
         "without the cable: the higher priority (WPA2 and WPA3 mixed), reported after {:.1} s",
         secs(began)
     ));
@@ -74,12 +73,12 @@ pub(super) fn known(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     let began = Instant::now();
     board.run("lab-ap down cafe")?;
     heard_from(&site, &board, "HomeNet")?;
-    seen.push(format!("without that: the next (hidden, WPA2), reported after {:.1} s", secs(began)));
+    stage.saw(format!("without that: the next (hidden, WPA2), reported after {:.1} s", secs(began)));
 
     let began = Instant::now();
     board.run(&format!("{}; lab-ap down home", cafe("wpa3")))?;
     heard_from(&site, &board, "CafeNet")?;
-    seen.push(format!("what was lost is back as WPA3 only and found again, reported after {:.1} s", secs(began)));
+    stage.saw(format!("what was lost is back as WPA3 only and found again, reported after {:.1} s", secs(began)));
 
     // Passwords: in files of root only, in no log.
     let words = PASSWORDS.map(|word| format!("-e {word}")).join(" ");
@@ -94,9 +93,9 @@ pub(super) fn known(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     until(&board, "the end of the profiles", || profiles(&board)?.is_empty().then_some(()))?;
     let left = board.run("nmcli --terse --escape no --fields NAME connection show")?;
     ensure(left.lines().any(|name| name == "office"), || format!("a person's profile is gone: {left}"))?;
-    seen.push("removed from the configuration: gone; a person's own profile is there; no password in a log".to_owned());
-    seen.push(format!("at the end {}", board.weighs()?));
-    Ok(seen)
+    stage.saw("removed from the configuration: gone; a person's own profile is there; no password in a log".to_owned());
+    stage.saw(format!("at the end {}", board.weighs()?));
+    Ok(Vec::new())
 }
 
 /// The profiles that the agent has made, by their names.

@@ -33,7 +33,7 @@ pub(super) fn restarts(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     until(&board, "words about what is missing", || {
         doors(&board).filter(|doors| ["hotspot", "bluetooth"].iter().all(|door| doors[door] == "DOOR_ABSENT")).map(drop)
     })?;
-    let mut seen = vec!["without radio and adapter it says that both doors are absent, and waits".to_owned()];
+    stage.saw("without radio and adapter it says that both doors are absent, and waits".to_owned());
 
     let begin = Instant::now();
     board.run("lab-radio in")?;
@@ -42,7 +42,7 @@ pub(super) fn restarts(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     let begin = Instant::now();
     board.plug_in_bluetooth()?;
     offered(&board)?;
-    seen.push(format!(
+    stage.saw(format!(
         "the radio plugged in: hotspot after {hotspot:.1} s; an adapter: offered after {:.1} s",
         secs(begin)
     ));
@@ -54,13 +54,13 @@ pub(super) fn restarts(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
         visitor.joins_once().ok()?;
         visitor.page().ok()
     })?;
-    seen.push(format!("NetworkManager restarted under it: a phone has the page again after {:.1} s", secs(begin)));
+    stage.saw(format!("NetworkManager restarted under it: a phone has the page again after {:.1} s", secs(begin)));
 
     let begin = Instant::now();
     let password = password(&board)?;
     board.run("systemctl restart bluetooth")?;
     until(&board, "an app that reads everything", || board.bluetooth_phone(APP, &["show"]).ok())?;
-    seen.push(format!("bluetoothd restarted: an app reads everything again after {:.1} s", secs(begin)));
+    stage.saw(format!("bluetoothd restarted: an app reads everything again after {:.1} s", secs(begin)));
     ensure(!password.is_empty() && board.property("MainPID")? == agent, || {
         format!("the agent died\n{}", board.journal())
     })?;
@@ -92,7 +92,7 @@ pub(super) fn restarts(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
         }
         None
     })?;
-    seen.push(format!(
+    stage.saw(format!(
         "both restarted {met:.1} s into a join: online after {:.1} s, given again {again} times",
         secs(begin)
     ));
@@ -101,7 +101,7 @@ pub(super) fn restarts(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     let same = board.property("MainPID")? == agent && board.property("NRestarts")? == "0";
     ensure(same, || format!("the agent was restarted\n{}", board.journal()))?;
     unsaid(&board, &["home-pass-1", site.device.part_secret.expose()])?;
-    seen.push("one agent all the time; nothing left of the hotspot; no secret in a log".to_owned());
-    seen.push(format!("at the end {}", board.weighs()?));
-    Ok(seen)
+    stage.saw("one agent all the time; nothing left of the hotspot; no secret in a log".to_owned());
+    stage.saw(format!("at the end {}", board.weighs()?));
+    Ok(Vec::new())
 }

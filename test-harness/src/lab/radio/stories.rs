@@ -14,12 +14,13 @@ use crate::{
 };
 
 /// All of them, with the names by which they are asked for.
-pub const STORIES: [(&str, Story); 8] = [
+pub const STORIES: [(&str, Story); 9] = [
     ("limits", limits),
     ("networks", networks::known),
     ("portal", doors::portal),
     ("sheet", sheet::sheet),
     ("takeover", doors::takeover),
+    ("by-hand", doors::by_hand),
     ("bluetooth", bluetooth::app),
     ("improv", bluetooth::improv),
     ("restarts", restarts::restarts),

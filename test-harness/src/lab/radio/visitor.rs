@@ -49,6 +49,11 @@ impl<'a> Visitor<'a> {
         &self.hotspot
     }
 
+    /// Its password.
+    pub(super) fn password(&self) -> &str {
+        &self.password
+    }
+
     /// Joins the hotspot, with an address by DHCP: what DHCP said.
     pub(super) fn joins(&self) -> Result<String, Trouble> {
         until(self.board, "a phone on the hotspot", || self.joins_once().ok())
