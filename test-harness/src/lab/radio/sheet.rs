@@ -93,7 +93,7 @@ pub(super) fn sheet(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     ensure(link.contains("SSID: HomeNet"), || link.clone())?;
     private(&board)?;
     unsaid(&board, &["not-its-password", "home-pass-1", site.device.part_secret.expose()])?;
-    stage.saw("nothing is left of the hotspot; no secret in a log".to_owned());
+    stage.saw("nothing is left of the hotspot; no secret in a log");
     stage.saw(format!("at the end {}", board.weighs()?));
     Ok(Vec::new())
 }

@@ -14,16 +14,19 @@ use crate::{
 };
 
 /// All of them, with the names by which they are asked for.
-pub const STORIES: [(&str, Story); 9] = [
+pub const STORIES: [(&str, Story); 12] = [
     ("limits", limits),
     ("networks", networks::known),
+    ("loss", networks::loss),
     ("portal", doors::portal),
     ("sheet", sheet::sheet),
     ("takeover", doors::takeover),
     ("by-hand", doors::by_hand),
     ("bluetooth", bluetooth::app),
     ("improv", bluetooth::improv),
-    ("restarts", restarts::restarts),
+    ("late-radios", restarts::late),
+    ("restarts", restarts::under_doors),
+    ("restart-in-join", restarts::in_a_join),
 ];
 
 /// Those of a board with an arm64 processor, which run when they are asked for: emulation is slower still, and the programs
