@@ -28,6 +28,8 @@ mod random_grants;
 mod reach;
 #[path = "registry.rs"]
 mod registry;
+#[path = "rules.rs"]
+mod rules;
 #[path = "on_postgres/several.rs"]
 mod several;
 #[path = "sign_in.rs"]

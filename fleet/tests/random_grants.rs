@@ -177,10 +177,10 @@ async fn who_reaches_what_is_what_a_naive_reading_says() {
     let person = people::add(&world.server.context, "ann@example.org", None).await.unwrap();
     let client = world.login("api-key", &person.key_id, &person.key).await.unwrap();
 
-    let mut changes = [0; 4];
+    let mut changes = [0; 5];
     for step in 0..120 {
         let things = model.things();
-        let what = dice.below(4);
+        let what = dice.below(5);
         match what {
             // A role comes, or goes if it was there.
             0 | 1 => {
@@ -233,6 +233,21 @@ async fn who_reaches_what_is_what_a_naive_reading_says() {
                 if !model.shares.insert((place, other)) {
                     model.shares.remove(&(place, other));
                 }
+            }
+            // A machine goes to another location of its organization.
+            3 => {
+                let machine = dice.below(model.machines.len());
+                let owner = model.owner(Thing::Machine(machine));
+                let place = owner * 4 + dice.below(4);
+                let request = UpdateRobotRequest {
+                    id: model.machines[machine].0.clone(),
+                    name: format!("machine {machine}"),
+                    location: model.locations[place].0.clone(),
+                };
+                let by = &model.organizations[owner].client;
+                let moved = by.app::<_, UpdateRobotResponse>("UpdateRobot", request).await;
+                assert_eq!(code(moved), Code::Ok, "seed {SEED}, step {step}");
+                model.machines[machine].1 = place;
             }
             // A location goes into another one, or to the top; circles are refused.
             _ => {

@@ -161,10 +161,18 @@ fn history(session: &Session, id: String, output: &mut Output) -> Result<(), Fai
     })
 }
 
+/// The organization's own, whoever may see them.
 fn fragments(session: &Session) -> Result<Vec<app::Fragment>, Failure> {
     let organization_id = find::organization(session, None)?.id;
-    let request = app::ListFragmentsRequest { organization_id, ..Default::default() };
-    Ok(session.ask("could not list the fragments", app_service::LIST_FRAGMENTS, &request)?.fragments)
+    let all = [Visibility::Private, Visibility::Public, Visibility::Unlisted].map(Visibility::number);
+    let request = app::ListFragmentsRequest {
+        organization_id: organization_id.clone(),
+        fragment_visibility: all.into(),
+        ..Default::default()
+    };
+    let mut found = session.ask("could not list the fragments", app_service::LIST_FRAGMENTS, &request)?.fragments;
+    found.retain(|fragment| fragment.organization_owner == organization_id);
+    Ok(found)
 }
 
 fn id_of(session: &Session, given: &str) -> Result<String, Failure> {

@@ -230,6 +230,7 @@ fn serve(state: &mut State, request: &Request, line: &mut dyn Line) {
                 id: LAB.into(),
                 name: request.name,
                 fragment: request.config,
+                organization_owner: request.organization_id,
                 revision: "1".into(),
                 last_updated: time(0),
                 ..Default::default()

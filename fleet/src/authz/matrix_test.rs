@@ -41,10 +41,11 @@ fn matrix() -> String {
          Keys, roles, members and invitations are decided with `write_organization` on the organization; its members \
          are read with `read_organization`. A person has roles like a key, and acts with them by any of its keys.\n\n\
          Devices hold none of these: a part's own secret, or a secret of a location above it, opens that part's \
-         device calls and nothing else. An API key needs `control_robot` for them.\n\n\
+         device calls and nothing else. An API key needs `write_robot` for them, or a role on the machine itself: such a \
+         key is the device's own.\n\n\
          In configurations, histories included, who lacks `write_robot` (for a fragment `write_fragment`) sees `********` \
          instead of passwords, values of the machine server's environment, and what is given to variables of fragments. \
-         Device calls carry them in clear, since a device needs them: also to an operator's key that makes such a call.\n",
+         Device calls carry them in clear, since a device needs them; an operator of more than one machine makes none.\n",
     );
     for (title, target) in TARGETS {
         write!(page, "\n## On {title}\n\n| permission |").unwrap();

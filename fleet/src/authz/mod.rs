@@ -117,14 +117,26 @@ impl Authz {
 
     /// Is the caller this part's device, or somebody who may act as it?
     ///
-    /// The part's own secret, a secret of a location it lies in, or an API key that may control the machine.
+    /// The part's own secret, a secret of a location it lies in, or an API key: one with a role on this very machine, or
+    /// one that may write it. What a device reads holds passwords, and what it says is believed: an operator of more
+    /// than the machine looks at both, and is shown them without.
     pub async fn device(&self, caller: &Caller, part: &str) -> Result<Granted<Part, right::ActAsDevice>, Refusal> {
         let chain = self.ancestry.of(&self.store, Target::Part, part).await?;
         let chain = chain.ok_or_else(|| Refusal::not_found(Target::Part.word(), part))?;
         let may = match caller.who() {
             Who::Part { part: own } => own == part,
             Who::LocationSecret { part: own, location } => own == part && chain.passes(Target::Location, location),
-            Who::ApiKey { .. } => return self.granted(caller, part).await,
+            Who::ApiKey { grants, .. } => {
+                let granted: Granted<Part, right::ActAsDevice> = self.granted(caller, part).await?;
+                let of_machine = grants.iter().any(|grant| chain.level_of(grant) == Some(Level::Machine));
+                if of_machine || granted.permissions().contains(Permission::WriteRobot) {
+                    return Ok(granted);
+                }
+                return Err(Refusal::forbidden(
+                    "device calls are for the device: sign in with a secret of the part, or with a key that has a role \
+                     on the machine itself",
+                ));
+            }
             Who::Local => true,
             Who::Nobody => false,
         };

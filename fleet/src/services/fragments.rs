@@ -21,7 +21,7 @@ use crate::{
     refusal::Refusal,
     store::{
         DbError, fragment_users,
-        fragments::{self, Change, PRIVATE, PUBLIC, PUBLIC_UNLISTED, Reader, Revision, Stored, Visibility},
+        fragments::{self, Change, PRIVATE, PUBLIC, Reader, Revision, Stored, Visibility},
     },
 };
 
@@ -92,7 +92,8 @@ pub async fn get(
     })
 }
 
-/// ListFragments. A list of visibilities decides; without one, `show_public` true means public only, false private only.
+/// ListFragments. A list of visibilities decides; without one, `show_public` true means public only, false
+/// private only: who wants unlisted ones names them.
 pub async fn list(
     context: &Context,
     caller: Caller,
@@ -105,7 +106,7 @@ pub async fn list(
         wanted.push(visibility(*one)?);
     }
     if wanted.is_empty() {
-        wanted = if request.show_public { vec![PUBLIC] } else { vec![PRIVATE, PUBLIC_UNLISTED] };
+        wanted = vec![if request.show_public { PUBLIC } else { PRIVATE }];
     }
     let writes = granted.permissions().contains(Permission::WriteFragment);
     let found = context.store.scan::<_, DbError>(move |tx| {

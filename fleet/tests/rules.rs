@@ -1,0 +1,14 @@
+//! Rules that are easy to forget, one by one: docs/rules.md lists all rules, and where each is tested.
+
+mod world;
+
+#[path = "rules/audit.rs"]
+mod audit;
+#[path = "rules/fragments.rs"]
+mod fragments;
+#[path = "rules/organizations.rs"]
+mod organizations;
+#[path = "rules/parts.rs"]
+mod parts;
+#[path = "rules/places.rs"]
+mod places;

@@ -1,0 +1,325 @@
+//! Every change is written down once, by whom and from where; what was refused is not.
+
+use std::collections::BTreeSet;
+
+use api::pb::platform::{app::v1::*, fleet::v1::*};
+use bytes::Bytes;
+use fleet::{operations::OPERATIONS, store::DbError};
+use prost::Message;
+use tonic::{Code, Request, Status, client::Grpc};
+
+use super::world::{Client, Owner, PATIENCE, Plain, World, code};
+
+/// (operation, who, from where) of all that was ever written down.
+async fn written(world: &World) -> Vec<(String, String, String)> {
+    let sql = "SELECT operation, actor, from_address FROM audit ORDER BY happened_at, id";
+    let read = world
+        .server
+        .context
+        .store
+        .read::<_, DbError>(move |tx| tx.all(sql, &[], |row| Ok((row.text(0)?, row.text(1)?, row.text(2)?))));
+    read.await.unwrap()
+}
+
+/// Any operation; the messages of an upload are several.
+async fn call(client: &Client, path: &str, messages: Vec<Bytes>) -> Result<Bytes, Status> {
+    if !path.ends_with("/UploadModuleFile") {
+        return client.raw(path, messages.concat().into()).await;
+    }
+    let mut request = Request::new(tokio_stream::iter(messages));
+    let token = client.token.as_deref().unwrap_or_default();
+    request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
+    let mut grpc = Grpc::new(client.channel.clone());
+    grpc.ready().await.unwrap();
+    let answer = grpc.client_streaming(request, path.parse().unwrap(), Plain);
+    tokio::time::timeout(PATIENCE, answer).await.expect("an answer").map(tonic::Response::into_inner)
+}
+
+/// What an operator may do, too.
+const OPERATOR_MAY: [&str; 3] = ["CreateOrganization", "MarkPartForRestart", "RetryUpdate"];
+/// What a device says of itself, and what tells who somebody is: no change of what the fleet is.
+const NO_CHANGE: [&str; 8] =
+    ["Authenticate", "Config", "DeviceAgentConfig", "Log", "LocationAuth", "NeedsRestart", "Report", "UploadLogs"];
+
+/// Makes changes, and counts what is written down of them.
+struct Walk<'w> {
+    world: &'w World,
+    owner: &'w Owner,
+    operator: Client,
+    stranger: Client,
+    seen: BTreeSet<&'static str>,
+}
+
+impl Walk<'_> {
+    async fn refused(&self, case: &str, client: &Client, path: &str, messages: Vec<Bytes>) -> Code {
+        let before = written(self.world).await.len();
+        let refused = code(call(client, path, messages).await);
+        assert_ne!(refused, Code::Ok, "{case}: {path}");
+        assert_eq!(written(self.world).await.len(), before, "{case}: {path} was refused and is written down");
+        refused
+    }
+
+    async fn uploads(&mut self, operation: &'static str, messages: Vec<Bytes>) -> Bytes {
+        let row = OPERATIONS.iter().find(|row| row.path.rsplit('/').next() == Some(operation)).expect("in the table");
+        let path = row.path;
+        if operation != "CreateOrganization" {
+            let stranger = self.refused("a stranger", &self.stranger, path, messages.clone()).await;
+            assert_eq!(stranger, Code::NotFound, "{path}");
+        }
+        if !OPERATOR_MAY.contains(&operation) {
+            let operator = self.refused("an operator", &self.operator, path, messages.clone()).await;
+            assert_eq!(operator, Code::PermissionDenied, "{path}");
+        }
+        // Without a word, an owner of one location makes a secret for it.
+        if operation != "CreateLocationSecret" {
+            self.refused("an empty request", &self.owner.client, path, vec![Bytes::new()]).await;
+        }
+        let before = written(self.world).await;
+        let done = call(&self.owner.client, path, messages).await;
+        let done = done.unwrap_or_else(|refused| panic!("{path}: {refused}"));
+        let after = written(self.world).await;
+        let by = format!("api-key:{}", self.owner.key_id);
+        let mut new = after.clone();
+        for row in before {
+            let at = new.iter().position(|one| *one == row).expect("nothing that was written down goes");
+            new.remove(at);
+        }
+        assert_eq!(new, [(operation.to_owned(), by, "127.0.0.1".to_owned())]);
+        self.seen.insert(operation);
+        done
+    }
+
+    async fn makes<A: Message + Default>(&mut self, operation: &'static str, request: impl Message) -> A {
+        let done = self.uploads(operation, vec![request.encode_to_vec().into()]).await;
+        A::decode(done).unwrap()
+    }
+
+    async fn does(&mut self, operation: &'static str, request: impl Message) {
+        self.uploads(operation, vec![request.encode_to_vec().into()]).await;
+    }
+}
+
+fn role(owner: &Owner, role: &str, identity: &str) -> Authorization {
+    let mut made = owner.key_request(role, "organization", &owner.organization);
+    Authorization { identity_id: identity.into(), identity_type: String::new(), ..made.authorizations.remove(0) }
+}
+
+#[tokio::test]
+async fn every_change_is_written_down_once_and_nothing_that_was_refused() {
+    let world = World::new().await;
+    let (owner, other) = (world.owner("Acme").await, world.owner("Other").await);
+    let operator = world.key(&owner, "operator", "organization", &owner.organization).await;
+    let member = fleet::people::add(&world.server.context, "member@example.org", None).await.unwrap().user_id;
+    let stranger = other.client.clone();
+    let mut walk = Walk { world: &world, owner: &owner, operator, stranger, seen: BTreeSet::new() };
+    places_and_machines(&mut walk, &other).await;
+    people_and_keys(&mut walk, &member).await;
+    fragments_and_modules(&mut walk).await;
+    organizations(&mut walk).await;
+
+    let is_change = |name: &&str| {
+        let reads = ["Get", "List", "Check", "Tail"];
+        !NO_CHANGE.contains(name) && !reads.iter().any(|word| name.starts_with(word))
+    };
+    let names = OPERATIONS.iter().filter_map(|row| row.path.rsplit('/').next());
+    assert_eq!(walk.seen, names.filter(is_change).collect(), "every operation that changes something was called");
+    world.end().await;
+}
+
+async fn places_and_machines(walk: &mut Walk<'_>, other: &Owner) {
+    let organization_id = walk.owner.organization.clone();
+    let data = Some(prost_types::Struct::default());
+    let request = CreateLocationRequest { organization_id, name: "North".into(), parent_location_id: None };
+    let made: CreateLocationResponse = walk.makes("CreateLocation", request).await;
+    let location_id = made.location.unwrap().id;
+    let request = UpdateLocationRequest {
+        location_id: location_id.clone(),
+        name: Some("Norden".into()),
+        ..UpdateLocationRequest::default()
+    };
+    walk.does("UpdateLocation", request).await;
+    walk.does(
+        "UpdateLocationMetadata",
+        UpdateLocationMetadataRequest { location_id: location_id.clone(), data: data.clone() },
+    )
+    .await;
+    let secret = CreateLocationSecretRequest { location_id: location_id.clone() };
+    let made: CreateLocationSecretResponse = walk.makes("CreateLocationSecret", secret.clone()).await;
+    let secret_id = made.auth.unwrap().secrets.remove(0).id;
+    walk.owner.client.app::<_, CreateLocationSecretResponse>("CreateLocationSecret", secret.clone()).await.unwrap();
+    let path = "/platform.app.v1.AppService/CreateLocationSecret";
+    walk.refused("a third secret", &walk.owner.client, path, vec![secret.encode_to_vec().into()]).await;
+    let delete = DeleteLocationSecretRequest { location_id: location_id.clone(), secret_id };
+    walk.does("DeleteLocationSecret", delete).await;
+
+    let request = NewRobotRequest { name: "arm".into(), location: location_id.clone() };
+    let machine: NewRobotResponse = walk.makes("NewRobot", request.clone()).await;
+    let (path, id) = ("/platform.app.v1.AppService/NewRobot", machine.id);
+    walk.refused("the same name", &walk.owner.client, path, vec![request.encode_to_vec().into()]).await;
+    walk.does("UpdateRobot", UpdateRobotRequest { id: id.clone(), name: "leg".into(), location: String::new() }).await;
+    walk.does("UpdateRobotMetadata", UpdateRobotMetadataRequest { id: id.clone(), data: data.clone() }).await;
+    let main = walk.owner.main_part(&id).await;
+    let request = NewRobotPartRequest { robot_id: id.clone(), part_name: "wrist".into() };
+    let made: NewRobotPartResponse = walk.makes("NewRobotPart", request).await;
+    let part_id = made.part_id;
+    let request = UpdateRobotPartRequest { id: part_id.clone(), name: "hand".into(), ..Default::default() };
+    walk.does("UpdateRobotPart", request.clone()).await;
+    let last_known_update = Some(prost_types::Timestamp { seconds: 1, nanos: 0 });
+    let stale = UpdateRobotPartRequest { last_known_update, ..request };
+    let path = "/platform.app.v1.AppService/UpdateRobotPart";
+    walk.refused("a stale update", &walk.owner.client, path, vec![stale.encode_to_vec().into()]).await;
+    walk.does("UpdateRobotPartMetadata", UpdateRobotPartMetadataRequest { id: part_id.clone(), data }).await;
+    walk.does("MarkPartForRestart", MarkPartForRestartRequest { part_id: part_id.clone() }).await;
+    let request = RetryUpdateRequest { part_id: part_id.clone(), product: Product::Agent.into() };
+    walk.does("RetryUpdate", request).await;
+    let request = CreateRobotPartSecretRequest { part_id: part_id.clone() };
+    let made: CreateRobotPartSecretResponse = walk.makes("CreateRobotPartSecret", request).await;
+    let secret_id = made.part.unwrap().secrets.remove(0).id;
+    let request = DeleteRobotPartSecretRequest { part_id: part_id.clone(), secret_id };
+    walk.does("DeleteRobotPartSecret", request).await;
+    walk.does("MarkPartAsMain", MarkPartAsMainRequest { part_id: part_id.clone() }).await;
+    let path = "/platform.app.v1.AppService/DeleteRobotPart";
+    let request = DeleteRobotPartRequest { part_id };
+    walk.refused("the main part", &walk.owner.client, path, vec![request.encode_to_vec().into()]).await;
+    walk.does("DeleteRobotPart", DeleteRobotPartRequest { part_id: main.id }).await;
+    let path = "/platform.app.v1.AppService/DeleteLocation";
+    let request = DeleteLocationRequest { location_id: location_id.clone() };
+    walk.refused("not empty", &walk.owner.client, path, vec![request.encode_to_vec().into()]).await;
+    walk.does("DeleteRobot", DeleteRobotRequest { id }).await;
+    let organization_id = other.organization.clone();
+    let share = ShareLocationRequest { location_id: location_id.clone(), organization_id: organization_id.clone() };
+    walk.does("ShareLocation", share).await;
+    let unshare = UnshareLocationRequest { location_id: location_id.clone(), organization_id };
+    // Whoever it is shared with sees it, and is denied.
+    let path = "/platform.app.v1.AppService/UnshareLocation";
+    let request = vec![unshare.encode_to_vec().into()];
+    let shared = walk.refused("who it is shared with", &walk.stranger, path, request).await;
+    assert_eq!(shared, Code::PermissionDenied);
+    let stranger = std::mem::replace(&mut walk.stranger, walk.world.owner("Third").await.client);
+    walk.does("UnshareLocation", unshare).await;
+    walk.stranger = stranger;
+    walk.does("DeleteLocation", DeleteLocationRequest { location_id }).await;
+}
+
+async fn people_and_keys(walk: &mut Walk<'_>, member: &str) {
+    let (organization_id, email) = (walk.owner.organization.clone(), "ann@example.org".to_owned());
+    let authorization = Some(role(walk.owner, "operator", member));
+    walk.does("AddRole", AddRoleRequest { authorization: authorization.clone() }).await;
+    let new_authorization = Some(role(walk.owner, "owner", member));
+    let request =
+        ChangeRoleRequest { old_authorization: authorization.clone(), new_authorization: new_authorization.clone() };
+    walk.does("ChangeRole", request).await;
+    walk.does("RemoveRole", RemoveRoleRequest { authorization: new_authorization }).await;
+    let request = AddRoleRequest { authorization };
+    walk.owner.client.app::<_, AddRoleResponse>("AddRole", request).await.unwrap();
+    let request =
+        DeleteOrganizationMemberRequest { organization_id: organization_id.clone(), user_id: member.to_owned() };
+    walk.does("DeleteOrganizationMember", request).await;
+
+    let request = CreateOrganizationInviteRequest {
+        organization_id: organization_id.clone(),
+        email: email.clone(),
+        authorizations: Vec::new(),
+        send_email_invite: Some(false),
+    };
+    walk.does("CreateOrganizationInvite", request).await;
+    let request = UpdateOrganizationInviteAuthorizationsRequest {
+        organization_id: organization_id.clone(),
+        email: email.clone(),
+        add_authorizations: vec![role(walk.owner, "operator", "")],
+        remove_authorizations: Vec::new(),
+    };
+    walk.does("UpdateOrganizationInviteAuthorizations", request).await;
+    let request = ResendOrganizationInviteRequest {
+        organization_id: organization_id.clone(),
+        email: email.clone(),
+        send_email_invite: Some(false),
+    };
+    walk.does("ResendOrganizationInvite", request).await;
+    walk.does("DeleteOrganizationInvite", DeleteOrganizationInviteRequest { organization_id, email }).await;
+
+    let request = walk.owner.key_request("operator", "organization", &walk.owner.organization);
+    let made: CreateKeyResponse = walk.makes("CreateKey", request).await;
+    walk.does("RotateKey", RotateKeyRequest { id: made.id.clone() }).await;
+    let request = CreateKeyFromExistingKeyAuthorizationsRequest { id: made.id.clone() };
+    walk.does("CreateKeyFromExistingKeyAuthorizations", request).await;
+    walk.does("DeleteKey", DeleteKeyRequest { id: made.id }).await;
+    let path = "/platform.app.v1.AppService/DeleteKey";
+    let last = DeleteKeyRequest { id: walk.owner.key_id.clone() };
+    walk.refused("the last owner's key", &walk.owner.client, path, vec![last.encode_to_vec().into()]).await;
+}
+
+async fn fragments_and_modules(walk: &mut Walk<'_>) {
+    let organization_id = walk.owner.organization.clone();
+    let request = CreateFragmentRequest {
+        name: "base".into(),
+        organization_id: organization_id.clone(),
+        ..CreateFragmentRequest::default()
+    };
+    let made: CreateFragmentResponse = walk.makes("CreateFragment", request).await;
+    let id = made.fragment.unwrap().id;
+    let request = UpdateFragmentRequest { id: id.clone(), name: "ground".into(), ..UpdateFragmentRequest::default() };
+    walk.does("UpdateFragment", request).await;
+    walk.does("DeleteFragment", DeleteFragmentRequest { id }).await;
+
+    let request = CreateModuleRequest { organization_id: organization_id.clone(), name: "camera".into() };
+    let made: CreateModuleResponse = walk.makes("CreateModule", request).await;
+    let module_id = made.module_id;
+    let request = UpdateModuleRequest { module_id: module_id.clone(), ..UpdateModuleRequest::default() };
+    walk.does("UpdateModule", request).await;
+    use upload_module_file_request::ModuleFile;
+    let info = |version: &str| {
+        ModuleFile::ModuleFileInfo(ModuleFileInfo {
+            module_id: module_id.clone(),
+            version: version.into(),
+            platform: "any".into(),
+            ..ModuleFileInfo::default()
+        })
+    };
+    let said =
+        |part: ModuleFile| -> Bytes { UploadModuleFileRequest { module_file: Some(part) }.encode_to_vec().into() };
+    let file = |bytes: &[u8]| said(ModuleFile::File(bytes.to_vec().into()));
+    walk.uploads("UploadModuleFile", vec![said(info("1.0.0")), file(b"bytes")]).await;
+    let path = "/platform.app.v1.AppService/UploadModuleFile";
+    walk.refused("other bytes", &walk.owner.client, path, vec![said(info("1.0.0")), file(b"others")]).await;
+    walk.refused("no version", &walk.owner.client, path, vec![said(info("latest")), file(b"others")]).await;
+    let r#type = api::pb::platform::app::packages::v1::PackageType::MlModel.into();
+    let request = CreateRegistryItemRequest { organization_id, name: "model".into(), r#type };
+    walk.does("CreateRegistryItem", request).await;
+    let request = UpdateRegistryItemRequest {
+        item_id: format!("{}:model", walk.owner.organization),
+        r#type,
+        ..UpdateRegistryItemRequest::default()
+    };
+    walk.does("UpdateRegistryItem", request).await;
+    walk.does("DeleteRegistryItem", DeleteRegistryItemRequest { item_id: module_id }).await;
+}
+
+async fn organizations(walk: &mut Walk<'_>) {
+    let organization_id = walk.owner.organization.clone();
+    let request = UpdateOrganizationMetadataRequest {
+        organization_id: organization_id.clone(),
+        data: Some(prost_types::Struct::default()),
+    };
+    walk.does("UpdateOrganizationMetadata", request).await;
+    let request = UpdateOrganizationRequest {
+        organization_id,
+        public_namespace: Some("acme".into()),
+        ..UpdateOrganizationRequest::default()
+    };
+    walk.does("UpdateOrganization", request.clone()).await;
+    let again = UpdateOrganizationRequest { public_namespace: Some("other".into()), ..request };
+    let path = "/platform.app.v1.AppService/UpdateOrganization";
+    walk.refused("set once", &walk.owner.client, path, vec![again.encode_to_vec().into()]).await;
+    let request = CreateOrganizationRequest { name: "Second".into() };
+    let made: CreateOrganizationResponse = walk.makes("CreateOrganization", request).await;
+    // The operator of the first one has no say in the second.
+    let second = Owner {
+        organization: made.organization.unwrap().id,
+        key_id: walk.owner.key_id.clone(),
+        key: walk.owner.key.clone(),
+        client: walk.owner.client.clone(),
+    };
+    walk.operator = walk.world.key(&second, "operator", "organization", &second.organization).await;
+    walk.does("DeleteOrganization", DeleteOrganizationRequest { organization_id: second.organization }).await;
+}

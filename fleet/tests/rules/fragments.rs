@@ -1,0 +1,134 @@
+//! Fragments: who lists which, and pages of their histories. Modules of others that are public.
+
+use api::pb::platform::app::v1::*;
+use tonic::Code;
+
+use super::world::{Owner, World, code};
+
+use Code::{InvalidArgument, NotFound};
+use FragmentVisibility::{Private, Public, PublicUnlisted};
+
+async fn fragment(owner: &Owner, name: &str, visibility: FragmentVisibility) -> String {
+    let request = CreateFragmentRequest {
+        name: name.into(),
+        organization_id: owner.organization.clone(),
+        visibility: Some(visibility.into()),
+        ..CreateFragmentRequest::default()
+    };
+    let made: CreateFragmentResponse = owner.client.app("CreateFragment", request).await.unwrap();
+    made.fragment.unwrap().id
+}
+
+#[tokio::test]
+async fn fragments_are_listed_by_visibility_and_unlisted_ones_by_their_owner_alone() {
+    let world = World::new().await;
+    let (owner, other) = (world.owner("Acme").await, world.owner("Other").await);
+    for (whose, prefix) in [(&owner, "our"), (&other, "their")] {
+        for (visibility, name) in [(Private, "private"), (Public, "public"), (PublicUnlisted, "unlisted")] {
+            fragment(whose, &format!("{prefix} {name}"), visibility).await;
+        }
+    }
+    let list = async |show_public: bool, visibilities: &[i32]| {
+        let request = ListFragmentsRequest {
+            organization_id: owner.organization.clone(),
+            show_public,
+            fragment_visibility: visibilities.to_vec(),
+        };
+        let listed = owner.client.app::<_, ListFragmentsResponse>("ListFragments", request).await;
+        let mut found = listed.map_err(|refused| refused.code())?.fragments;
+        found.sort_by(|one, other| one.name.cmp(&other.name));
+        for one in &found {
+            assert_eq!(one.public, one.visibility() != Private, "{}", one.name);
+        }
+        Ok(found.into_iter().map(|one| one.name).collect::<Vec<_>>().join(", "))
+    };
+    let (private, public, unlisted) = (i32::from(Private), i32::from(Public), i32::from(PublicUnlisted));
+    let table = [
+        ("public only", true, vec![], Ok("our public, their public")),
+        ("private only", false, vec![], Ok("our private")),
+        ("a list decides", true, vec![private], Ok("our private")),
+        ("a list decides", false, vec![public], Ok("our public, their public")),
+        ("one's own unlisted ones", true, vec![unlisted], Ok("our unlisted")),
+        ("all", false, vec![private, public, unlisted], Ok("our private, our public, our unlisted, their public")),
+        ("nothing in particular", true, vec![0], Err(InvalidArgument)),
+        ("no such visibility", true, vec![9], Err(InvalidArgument)),
+    ];
+    for (case, show_public, visibilities, expected) in table {
+        assert_eq!(list(show_public, &visibilities).await, expected.map(str::to_owned), "{case}");
+    }
+    for name in ["", "  ", "a\0b", &"x".repeat(201)] {
+        let wrong = CreateFragmentRequest {
+            name: name.into(),
+            organization_id: owner.organization.clone(),
+            ..CreateFragmentRequest::default()
+        };
+        let refused = owner.client.app::<_, CreateFragmentResponse>("CreateFragment", wrong).await;
+        assert_eq!(code(refused), InvalidArgument, "{name:?}");
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_page_of_a_fragments_history_has_ten_entries_and_its_token_is_good_there_alone() {
+    let world = World::new().await;
+    let owner = world.owner("Acme").await;
+    let (one, other) = (fragment(&owner, "one", Private).await, fragment(&owner, "other", Private).await);
+    for id in [&one, &other] {
+        for n in 0..11 {
+            let request = UpdateFragmentRequest {
+                id: id.clone(),
+                name: id[..8].into(),
+                fragment_config_json: Some(format!("{{\"n\":{n}}}")),
+                ..UpdateFragmentRequest::default()
+            };
+            owner.client.app::<_, UpdateFragmentResponse>("UpdateFragment", request).await.unwrap();
+        }
+    }
+    let ask = async |id: &str, token: Option<&str>, limit: Option<i64>| {
+        let request = GetFragmentHistoryRequest { id: id.into(), page_token: token.map(Into::into), page_limit: limit };
+        let told = owner.client.app::<_, GetFragmentHistoryResponse>("GetFragmentHistory", request).await;
+        told.map(|told| (told.history.len(), told.next_page_token)).map_err(|refused| refused.code())
+    };
+    let (count, token) = ask(&one, None, None).await.unwrap();
+    assert_eq!(count, 10);
+    assert_eq!(ask(&one, Some(""), Some(0)).await, Ok((10, token.clone())), "absent and nothing are the same");
+    assert_eq!(ask(&one, Some(&token), Some(100)).await, Ok((2, String::new())));
+    assert_eq!(ask(&other, Some(&token), None).await, Err(InvalidArgument), "another's token");
+    assert_eq!(ask(&one, Some("x"), None).await, Err(InvalidArgument));
+    assert_eq!(ask("x", None, None).await, Err(InvalidArgument));
+    assert_eq!(ask("00000000-0000-4000-8000-000000000000", None, None).await, Err(NotFound));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn modules_are_listed_with_the_public_ones_of_others() {
+    let world = World::new().await;
+    let (owner, other) = (world.owner("Acme").await, world.owner("Other").await);
+    let namespace = UpdateOrganizationRequest {
+        organization_id: other.organization.clone(),
+        public_namespace: Some("other".into()),
+        ..UpdateOrganizationRequest::default()
+    };
+    other.client.app::<_, UpdateOrganizationResponse>("UpdateOrganization", namespace).await.unwrap();
+    for (whose, name, visibility) in [
+        (&owner, "ours", Visibility::Private),
+        (&other, "private", Visibility::Private),
+        (&other, "public", Visibility::Public),
+        (&other, "unlisted", Visibility::PublicUnlisted),
+    ] {
+        let create = CreateModuleRequest { organization_id: whose.organization.clone(), name: name.into() };
+        let made: CreateModuleResponse = whose.client.app("CreateModule", create).await.unwrap();
+        let show = UpdateModuleRequest {
+            module_id: made.module_id,
+            visibility: visibility.into(),
+            ..UpdateModuleRequest::default()
+        };
+        whose.client.app::<_, UpdateModuleResponse>("UpdateModule", show).await.unwrap();
+    }
+    let list = ListModulesRequest { organization_id: Some(owner.organization.clone()), ..Default::default() };
+    let listed: ListModulesResponse = owner.client.app("ListModules", list).await.unwrap();
+    let mut names: Vec<&str> = listed.modules.iter().map(|module| &*module.name).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["ours", "public"]);
+    world.end().await;
+}
