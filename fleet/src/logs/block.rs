@@ -5,7 +5,8 @@
 //! its blocks by their index.
 
 use api::pb::platform::common::v1::LogEntry;
-use prost::Message as _;
+use bytes::Bytes;
+use prost::{DecodeError, Message as _};
 use prost_types::{Struct, Value, value::Kind};
 
 use super::level::Levels;
@@ -40,11 +41,18 @@ pub struct Block {
     pub body: Vec<u8>,
 }
 
-/// The encoded form.
+/// The encoded form. What is read from it are parts of it, without a copy.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Body {
-    #[prost(message, repeated, tag = "1")]
-    entries: Vec<LogEntry>,
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    entries: Vec<Bytes>,
+}
+
+/// Of an entry, what it says and nothing else.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Said {
+    #[prost(bytes = "bytes", tag = "5")]
+    message: Bytes,
 }
 
 /// The time of an accepted entry.
@@ -124,14 +132,30 @@ fn append(body: &mut Vec<u8>, entry: &LogEntry) {
 }
 
 /// The entries of a block, oldest first. A damaged body is logged and reads as empty: the rest stays readable.
-pub fn unpack(id: i64, body: &[u8]) -> Vec<LogEntry> {
-    match Body::decode(body) {
-        Ok(body) => body.entries,
-        Err(cause) => {
-            tracing::error!(block = id, %cause, "a block of log entries cannot be read and is left out");
-            Vec::new()
+pub fn unpack(id: i64, body: Vec<u8>) -> Vec<LogEntry> {
+    find(id, body, None).into_iter().map(|(_, entry)| entry).collect()
+}
+
+/// The same with each entry's index in the block, of those only whose message passes the filter. The others are not
+/// decoded: who looks for a rare word in a long log pays for reading it, and for nothing else.
+pub fn find(id: i64, body: Vec<u8>, filter: Option<&dyn Fn(&str) -> bool>) -> Vec<(i64, LogEntry)> {
+    found(body.into(), filter).unwrap_or_else(|cause| {
+        tracing::error!(block = id, %cause, "a block of log entries cannot be read and is left out");
+        Vec::new()
+    })
+}
+
+fn found(body: Bytes, filter: Option<&dyn Fn(&str) -> bool>) -> Result<Vec<(i64, LogEntry)>, DecodeError> {
+    let mut found = Vec::new();
+    for (index, entry) in Body::decode(body)?.entries.into_iter().enumerate() {
+        if let Some(passes) = filter
+            && !std::str::from_utf8(&Said::decode(entry.clone())?.message).is_ok_and(passes)
+        {
+            continue;
         }
+        found.push((index as i64, LogEntry::decode(entry)?));
     }
+    Ok(found)
 }
 
 /// What tells one batch of an unnumbered caller from the next.

@@ -49,7 +49,7 @@ impl Feed {
                 if hub.is_watched(part)
                     && let Some(body) = db.read(|tx| store::body(tx, *id)).await?
                 {
-                    hub.publish(part, *id, block::unpack(*id, &body));
+                    hub.publish(part, *id, block::unpack(*id, body));
                 }
                 *read = Some(*id);
             }

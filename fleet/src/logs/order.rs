@@ -55,10 +55,15 @@ impl Merge {
         Self { order, waiting: BinaryHeap::new() }
     }
 
-    /// Takes in the entries of a block that `wanted` lets pass.
-    pub fn open(&mut self, block: i64, entries: Vec<LogEntry>, mut wanted: impl FnMut(Place, &LogEntry) -> bool) {
-        for (index, entry) in entries.into_iter().enumerate() {
-            let place = Place { at: time_of(&entry), block, index: index as i64 };
+    /// Takes in the entries of a block, each with its index there, that `wanted` lets pass.
+    pub fn open(
+        &mut self,
+        block: i64,
+        entries: Vec<(i64, LogEntry)>,
+        mut wanted: impl FnMut(Place, &LogEntry) -> bool,
+    ) {
+        for (index, entry) in entries {
+            let place = Place { at: time_of(&entry), block, index };
             if wanted(place, &entry) {
                 let turn = match self.order {
                     Order::Falling => Turn::Falling(place),

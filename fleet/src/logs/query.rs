@@ -97,7 +97,17 @@ impl Wanted {
             && (self.levels == Levels::ANY
                 || level != Levels::of("")
                 || self.other_levels.contains(&entry.level.to_lowercase()));
-        level_fits && contains(&entry.message, &self.filter)
+        level_fits && self.passes(&entry.message)
+    }
+
+    /// Whether a message has the filter in it.
+    pub fn passes(&self, message: &str) -> bool {
+        contains(message, &self.filter)
+    }
+
+    /// Whether every message passes.
+    pub fn is_unfiltered(&self) -> bool {
+        self.filter.is_empty()
     }
 
     /// Whether it lies in the time asked for.
@@ -111,8 +121,10 @@ fn contains(text: &str, part: &str) -> bool {
     if part.is_empty() {
         return true;
     }
-    if text.is_ascii() && part.is_ascii() {
-        return text.as_bytes().windows(part.len()).any(|window| window.eq_ignore_ascii_case(part.as_bytes()));
+    if let (true, Some(first)) = (text.is_ascii() && part.is_ascii(), part.as_bytes().first()) {
+        let (text, part) = (text.as_bytes(), part.as_bytes());
+        let fits = |at: usize| text.get(at..at + part.len()).is_some_and(|there| there.eq_ignore_ascii_case(part));
+        return memchr::memchr2_iter(*first, first.to_ascii_uppercase(), text).any(fits);
     }
     text.to_lowercase().contains(part)
 }

@@ -294,9 +294,29 @@ fn blocks_are_bounded_in_bytes_and_in_time() {
         blocks.iter().all(|block| block.body.len() <= BLOCK_MAX_BYTES && block.last - block.first <= BLOCK_SPAN_MAX)
     );
     assert_eq!(blocks.last().map(|block| block.levels), Some(Levels::of("panic")));
-    let unpacked: Vec<_> = blocks.iter().flat_map(|block| block::unpack(0, &block.body)).collect();
+    let unpacked: Vec<_> = blocks.iter().flat_map(|block| block::unpack(0, block.body.clone())).collect();
     assert_eq!(unpacked, entries);
-    assert_eq!(block::unpack(0, b"\xff\xff"), [], "a damaged block does not hide the others");
+    assert_eq!(block::unpack(0, b"\xff\xff".to_vec()), [], "a damaged block does not hide the others");
+}
+
+#[test]
+fn who_looks_for_words_is_given_the_entries_that_have_them_with_their_places() {
+    let said = ["a word", "", "another", "ünïcode WORD", "last word"];
+    let mut entries: Vec<_> = (0..).zip(said).map(|(n, text)| entry(NOW + n, "word", text)).collect();
+    entries[2].stack = "a word that is no message".into();
+    entries[2].host = "word".into();
+    let [block] = &block::pack(entries.clone())[..] else { panic!("one block") };
+    let look = |filter: &str| {
+        let wanted = Wanted::new(&[], false, Some(filter)).expect("good");
+        let passes = |message: &str| wanted.passes(message);
+        block::find(0, block.body.clone(), Some(&passes))
+    };
+    let all: Vec<_> = (0..).zip(entries).collect();
+    let only = |places: &[usize]| places.iter().map(|place| all[*place].clone()).collect::<Vec<_>>();
+    assert_eq!(look("Word"), only(&[0, 3, 4]));
+    assert_eq!(look("ÜNÏ"), only(&[3]));
+    assert_eq!(look(""), all);
+    assert_eq!(look("words"), []);
 }
 
 #[tokio::test]

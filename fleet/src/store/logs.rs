@@ -193,7 +193,9 @@ impl Search {
                 }
                 self.edge = (block.edge, block.id);
                 let query = &self.query;
-                self.merge.open(block.id, block::unpack(block.id, &block.body), |place, entry| {
+                let passes = |message: &str| query.wanted.passes(message);
+                let filter: Option<&dyn Fn(&str) -> bool> = (!query.wanted.is_unfiltered()).then_some(&passes);
+                self.merge.open(block.id, block::find(block.id, block.body, filter), |place, entry| {
                     query.is_due(place) && query.wanted.spans(place.at) && query.wanted.admits(entry)
                 });
             }
