@@ -170,5 +170,5 @@ fn give(standing: &dyn Standing, changes: Changes) {
 }
 
 fn seen(name: &str, signal: u8, security: Security) -> Seen {
-    Seen { ssid: Ssid::new(name.as_bytes()).unwrap(), signal, security, frequency_mhz: 2412 }
+    Seen { ssid: Ssid::new(name.as_bytes()).unwrap(), signal, security, frequency_mhz: 2412, heard: None }
 }

@@ -10,6 +10,8 @@ pub use std::net::Ipv4Addr;
 use async_trait::async_trait;
 use secret::Secret;
 
+use crate::Mono;
+
 /// Longest name of a WiFi network, in bytes (IEEE 802.11).
 pub const SSID_BYTES_MAX: usize = 32;
 
@@ -108,6 +110,8 @@ pub struct Seen {
     pub security: Security,
     /// Its channel's centre, in MHz.
     pub frequency_mhz: u32,
+    /// When it was heard last, to the second below; what is remembered may be minutes old. `None` when nobody knows.
+    pub heard: Option<Mono>,
 }
 
 /// Radio or cable, and what is needed to use it.
@@ -224,6 +228,8 @@ pub struct Links {
     pub radios: Vec<Radio>,
     /// What is connected, ordered by interface.
     pub links: Vec<Link>,
+    /// WiFi devices that are being connected now, whoever began it; not as the agent's hotspot. Ordered.
+    pub coming: Vec<String>,
     /// The network manager's word on the internet.
     pub internet: Internet,
     /// Every network that this machine has an address of or a way to, also where it connects to nothing (the bridges of
@@ -240,6 +246,9 @@ pub enum NetworkError {
     /// It refused; its words, never with a secret in them.
     #[error("the network manager refused: {0}")]
     Refused(String),
+    /// It was stopped or restarted in the middle: nothing is known of what was asked for, and it can be asked again.
+    #[error("the network manager was stopped or restarted meanwhile")]
+    Restarted,
     /// There is no such WiFi device (any more).
     #[error("there is no WiFi device{}", .0.as_ref().map(|name| format!(" named {name}")).unwrap_or_default())]
     NoRadio(Option<String>),

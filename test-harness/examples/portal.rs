@@ -56,7 +56,7 @@ fn options() -> Result<Options, String> {
 
 fn seen(name: &str, signal: u8, security: Security) -> Seen {
     let ssid = Ssid::new(name.as_bytes()).expect("a name");
-    Seen { ssid, signal, security, frequency_mhz: 2437 }
+    Seen { ssid, signal, security, frequency_mhz: 2437, heard: None }
 }
 
 fn device(options: &Options) -> Welcome {

@@ -11,6 +11,7 @@
 //! | `machine/giving` | what a person gave |
 //! | `machine/proof` | changes of a network in use, and the way back |
 //! | `machine/watch` | whether a radio's link is there at all, and the best |
+//! | `machine/lost` | networks that were just lost |
 //! | `machine/round` | one go at every network |
 //! | `machine/reboot` | the reboot of a device that stays offline |
 //! | `machine/words` | what others are told |
@@ -106,6 +107,9 @@ pub enum Outcome {
     /// In words for the person who gave the password, such as "wrong password for X".
     Failed(Rc<str>),
 }
+
+/// [`Command::Join`] has its result within this, whatever the network manager does.
+pub const JOIN_TAKES_MAX: std::time::Duration = machine::TOGETHER_MAX;
 
 /// The last attempt that was asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -37,6 +37,8 @@ pub struct Facts<'a> {
     pub reach: Reach,
     /// Nothing of the network is looked at.
     pub disabled: bool,
+    /// Keys of cables that have never led anywhere.
+    pub doubted: &'a [String],
 }
 
 impl Facts<'_> {
@@ -46,6 +48,14 @@ impl Facts<'_> {
 
     fn link(&self) -> bool {
         self.links.links.iter().any(counts)
+    }
+
+    /// There is one that is believed, and none that was never good for anything takes all traffic to elsewhere.
+    fn believed(&self) -> bool {
+        let doubted = |link: &&Link| link.key.as_ref().is_some_and(|key| self.doubted.contains(key));
+        let links = &self.links.links;
+        let misled = links.iter().filter(doubted).any(|link| link.default_route);
+        !misled && links.iter().filter(|link| !doubted(link)).any(counts)
     }
 
     fn managed(&self) -> bool {
@@ -224,7 +234,7 @@ impl Online {
         if !self.worth {
             return Level::Offline;
         }
-        let without = if facts.link() { Level::Local } else { Level::Offline };
+        let without = if facts.believed() { Level::Local } else { Level::Offline };
         match (self.answer, self.word) {
             (Answer::Yes, _) => Level::Online,
             (Answer::No, _) => without,

@@ -28,13 +28,18 @@ pub struct Record {
     pub asked_at: Option<Mono>,
     /// Reboots that were asked for, ever.
     pub reboots: u64,
-    /// Networks given by people that have worked.
+    /// Networks given by people, and cables, that have worked.
     pub worked: Worked,
 }
 
-/// Which of the networks that people gave have worked: fingerprints of their keys, 0 for none.
+/// Cables with settings of their own; a device has fewer.
+const CABLES_MAX: usize = 8;
+const WORKED_MAX: usize = GIVEN_MAX + CABLES_MAX;
+
+/// Which of the networks that people gave, and of the cables that were configured, have worked: fingerprints of their keys,
+/// 0 for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Worked([u32; GIVEN_MAX]);
+pub struct Worked([u32; WORKED_MAX]);
 
 impl Worked {
     /// Whether it has.
@@ -143,7 +148,7 @@ mod tests {
             offline_since: Some(Mono::from_nanos(5)),
             asked_at: Some(Mono::from_nanos(u64::MAX)),
             reboots: u64::MAX,
-            worked: Worked([u32::MAX; GIVEN_MAX]),
+            worked: Worked([u32::MAX; WORKED_MAX]),
         }
     }
 

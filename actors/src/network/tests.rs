@@ -34,6 +34,7 @@ use crate::{
 };
 
 mod changes;
+mod others;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const PSK: &str = "correct horse";
@@ -60,7 +61,7 @@ fn wired(priority: i16) -> Profile {
 }
 
 fn seen(name: &str, signal: u8) -> Seen {
-    Seen { ssid: ssid(name), signal, security: Security::Wpa2, frequency_mhz: 2412 }
+    Seen { ssid: ssid(name), signal, security: Security::Wpa2, frequency_mhz: 2412, heard: None }
 }
 
 fn radio(interface: &str) -> Radio {
@@ -261,7 +262,7 @@ fn what_counts_as_online() {
     ];
     for (case, links, reach, asked, word) in table {
         let mut online = Online::new(at(0), 1);
-        let facts = Facts { links: &links, reach, disabled: false };
+        let facts = Facts { links: &links, reach, disabled: false, doubted: &[] };
         online.look(at(1), facts);
         if let Some(answer) = asked {
             assert!(!online.ask(at(1)), "{case}: who says more is waited for");
@@ -286,7 +287,7 @@ fn since_when_it_is_so() {
     let down = Links { links: Vec::new(), ..up.clone() };
     let mut online = Online::new(at(0), 1);
     let mut look = |second, links: &Links, reach, answer: Option<bool>| {
-        let facts = Facts { links, reach, disabled: false };
+        let facts = Facts { links, reach, disabled: false, doubted: &[] };
         online.look(at(second), facts);
         if let Some(answer) = answer {
             assert!(online.ask(at(second)));
@@ -513,6 +514,9 @@ fn somebody_who_gives_a_network_does_not_wait_for_others() {
     bench.asks(Command::Join { attempt: 99, given: given("home", PSK) });
     bench.sim.networks.set_manager(Manager::Absent);
     bench.runs(5);
+    let waits = bench.joining.get().is_some_and(|joining| joining.outcome == Outcome::Trying);
+    assert!(waits, "it may only be restarted");
+    bench.runs(30);
     let Some(Joining { attempt: 99, outcome: Outcome::Failed(why), .. }) = bench.joining.get() else {
         panic!("{:?}", bench.joining.get())
     };

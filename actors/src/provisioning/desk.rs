@@ -233,7 +233,7 @@ impl Desk {
             Ok(opened) => {
                 let (session, standing) = *opened;
                 if let Some(near) = &mut self.near {
-                    near.opened(session, standing);
+                    near.opened(self.ports.clock.now(), session, standing);
                 }
                 self.trace(format_args!("Bluetooth {} up", self.name().unwrap_or_default()));
                 self.hear(Event::BluetoothOpened(Ok(()))).await;

@@ -116,6 +116,7 @@ mod tests {
             signal,
             security: Security::Wpa2,
             frequency_mhz: if channel > 14 { 5000 + 5 * channel } else { 2407 + 5 * channel },
+            heard: None,
         };
         let table = [
             (vec![], 1),

@@ -10,14 +10,15 @@ use super::{
     visit::Visit,
     welcome::{self, Attempt},
 };
-use crate::network::{Connectivity, Given, Joining, Outcome};
+use crate::network::{Connectivity, Given, JOIN_TAKES_MAX, Joining, Outcome};
 
 /// How long the page that says "the hotspot goes now" may take to reach the phone.
 pub(super) const PARTING_TAKES: Duration = Duration::from_secs(3);
 /// How long a hotspot may take to close before what needs the radio is tried all the same.
 pub(super) const CLEARING_TAKES_MAX: Duration = Duration::from_secs(20);
-/// How long an attempt may take: the network manager gives up after a minute, and scans before it.
+/// How long an attempt may take: longer than its result, so that no hotspot opens on a radio that still joins.
 pub(super) const JOINING_TAKES_MAX: Duration = Duration::from_secs(180);
+const _: () = assert!(JOIN_TAKES_MAX.as_secs() < JOINING_TAKES_MAX.as_secs());
 /// How long the internet may take to appear behind a network that was joined, where it counts.
 pub(super) const INTERNET_TAKES_MAX: Duration = Duration::from_secs(45);
 /// How long a good result is shown before the doors close.

@@ -1,6 +1,6 @@
 //! The door without a picture: Bluetooth. Opens it with fresh keys, passes on what phones write, keeps what they read.
 
-use std::{pin::Pin, rc::Rc};
+use std::{pin::Pin, rc::Rc, time::Duration};
 
 use api::{Secret, device_config::NetworkSettings};
 use board::{
@@ -34,7 +34,12 @@ pub(super) struct Near {
     session: Option<Session>,
     standing: Option<Rc<dyn Standing>>,
     shown: Option<Welcome>,
+    /// Somebody opened the doors at the device, which are not open yet.
+    came: Option<Mono>,
 }
+
+/// Who opened the doors at the device is there still when they are open: a key may take a minute.
+const COMING_MAX: Duration = Duration::from_secs(120);
 
 impl Near {
     pub(super) fn new(
@@ -44,8 +49,17 @@ impl Near {
     ) -> (Near, Results<Done>) {
         let (work, done) = Background::new(executor);
         let (tether, _) = Background::new(executor);
-        let near =
-            Near { bluetooth, make_keys, work, tether, settings: None, session: None, standing: None, shown: None };
+        let near = Near {
+            bluetooth,
+            make_keys,
+            work,
+            tether,
+            settings: None,
+            session: None,
+            standing: None,
+            shown: None,
+            came: None,
+        };
         (near, done)
     }
 
@@ -71,7 +85,10 @@ impl Near {
         });
     }
 
-    pub(super) fn opened(&mut self, session: Session, standing: Rc<dyn Standing>) {
+    pub(super) fn opened(&mut self, now: Mono, mut session: Session, standing: Rc<dyn Standing>) {
+        if self.came.take().is_some_and(|at| now < at + COMING_MAX) {
+            session.present(now);
+        }
         (self.session, self.standing) = (Some(session), Some(standing));
     }
 
@@ -118,8 +135,9 @@ impl Near {
 
     /// A person is at the device.
     pub(super) fn present(&mut self, now: Mono) {
-        if let Some(session) = &mut self.session {
-            session.present(now);
+        match &mut self.session {
+            Some(session) => session.present(now),
+            None => self.came = Some(now),
         }
     }
 

@@ -14,9 +14,12 @@ use std::{
     time::Duration,
 };
 
-use board::network::{
-    Address, Hotspot, Internet, JoinError, Link, Links, Manager, Medium, NetworkError, Profile, Radio, Security, Seen,
-    Ssid, Subnet,
+use board::{
+    Mono,
+    network::{
+        Address, Hotspot, Internet, JoinError, Link, Links, Manager, Medium, NetworkError, Profile, Radio, Security,
+        Seen, Ssid, Subnet,
+    },
 };
 
 use crate::{SimWeb, clock::SimClock};
@@ -165,6 +168,12 @@ pub(crate) struct Inner {
     by_itself: Cell<bool>,
     /// It is about to.
     about_to: Cell<bool>,
+    /// It takes this long then.
+    by_itself_takes: Cell<Duration>,
+    /// Interfaces that it is connecting, and by which profile of ours.
+    pub(crate) coming: RefCell<BTreeMap<String, (String, u64)>>,
+    /// Rises when it goes.
+    pub(crate) ended: Cell<u64>,
     radios: RefCell<BTreeMap<String, Radio>>,
     points: RefCell<Vec<AccessPoint>>,
     cables: RefCell<BTreeMap<String, Cable>>,
@@ -174,6 +183,10 @@ pub(crate) struct Inner {
     pub(crate) hotspot: RefCell<Option<Hotspot>>,
     /// Access points that are gone and not missed.
     ghosts: RefCell<BTreeSet<Ssid>>,
+    /// Access points that are gone and still in the list of what was heard, until then.
+    echoes: RefCell<Vec<(Seen, Mono)>>,
+    /// A radio remembers for this long what it heard.
+    remembers: Cell<Duration>,
     /// Profiles that have learned to use a password as WPA3 wants it.
     pub(crate) learned: RefCell<BTreeSet<String>>,
     /// The right way out of a network, by its name or its cable's; any where there is none.
@@ -214,6 +227,9 @@ impl SimNetworks {
                 checks: Cell::new(false),
                 by_itself: Cell::new(true),
                 about_to: Cell::new(false),
+                by_itself_takes: Cell::default(),
+                coming: RefCell::default(),
+                ended: Cell::default(),
                 radios: RefCell::default(),
                 points: RefCell::default(),
                 cables: RefCell::default(),
@@ -222,6 +238,8 @@ impl SimNetworks {
                 up: RefCell::default(),
                 hotspot: RefCell::default(),
                 ghosts: RefCell::default(),
+                echoes: RefCell::default(),
+                remembers: Cell::default(),
                 learned: RefCell::default(),
                 gateways: RefCell::default(),
                 keeps_secrets: Cell::new(false),
@@ -249,6 +267,10 @@ impl SimNetworks {
 
     /// The network manager comes, goes or is unusable. Its links stay: the kernel keeps them.
     pub fn set_manager(&self, manager: Manager) {
+        if manager != Manager::Ready {
+            self.inner.ended.set(self.inner.ended.get() + 1);
+            self.inner.coming.borrow_mut().clear();
+        }
         self.inner.manager.replace(manager);
         self.moved();
     }
@@ -270,6 +292,16 @@ impl SimNetworks {
     pub fn set_by_itself(&self, by_itself: bool) {
         self.inner.by_itself.set(by_itself);
         self.moved();
+    }
+
+    /// Connecting by itself takes this long; at first no time at all.
+    pub fn set_by_itself_takes(&self, time: Duration) {
+        self.inner.by_itself_takes.set(time);
+    }
+
+    /// What a radio has heard stays in its list for so long after it is gone; at first not at all.
+    pub fn set_remembers(&self, time: Duration) {
+        self.inner.remembers.set(time);
     }
 
     /// A WiFi device is plugged in. It can be an access point, at the same time as it joins another one only if `both`.
@@ -305,6 +337,9 @@ impl SimNetworks {
 
     /// An access point is switched off.
     pub fn silence(&self, name: &str) {
+        let until = self.inner.clock.mono() + self.inner.remembers.get();
+        let echo = self.heard().into_iter().find(|seen| seen.ssid == ssid(name)).map(|seen| (seen, until));
+        self.inner.echoes.borrow_mut().extend(echo);
         self.inner.points.borrow_mut().retain(|point| point.ssid != ssid(name));
         self.moved();
     }
@@ -516,7 +551,9 @@ impl SimNetworks {
             () => Internet::No,
         };
         let radios = self.inner.radios.borrow().values().cloned().collect();
-        Links { manager, radios, links: self.links(), internet, subnets: self.subnets() }
+        let coming = self.inner.coming.borrow();
+        let coming = coming.keys().filter(|name| self.inner.radios.borrow().contains_key(*name)).cloned().collect();
+        Links { manager, radios, links: self.links(), coming, internet, subnets: self.subnets() }
     }
 
     /// Every network that the kernel has an address of, but the hotspot's own.
@@ -531,6 +568,7 @@ impl SimNetworks {
     /// What a radio hears.
     pub(crate) fn heard(&self) -> Vec<Seen> {
         let points = self.inner.points.borrow();
+        let now = self.inner.clock.mono();
         let mut seen: Vec<Seen> = points
             .iter()
             .filter(|point| !point.hidden)
@@ -539,14 +577,21 @@ impl SimNetworks {
                 signal: point.signal,
                 security: point.security,
                 frequency_mhz: point.frequency_mhz,
+                heard: Some(now),
             })
             .collect();
+        for (echo, until) in self.inner.echoes.borrow().iter() {
+            if *until > now && seen.iter().all(|seen| seen.ssid != echo.ssid) {
+                seen.push(echo.clone());
+            }
+        }
         // As real radios do: the device's own hotspot is among what it hears.
         seen.extend(self.inner.hotspot.borrow().as_ref().map(|hotspot| Seen {
             ssid: hotspot.ssid.clone(),
             signal: 100,
             security: Security::Wpa2,
             frequency_mhz: 2407 + 5 * u32::from(hotspot.channel),
+            heard: Some(now),
         }));
         seen.sort_by_key(|seen| (std::cmp::Reverse(seen.signal), seen.ssid.clone()));
         seen
@@ -711,9 +756,44 @@ impl SimNetworks {
                 // One that would fail is blocked after that, which is all that matters here.
                 let (_, Ok(interface)) = manager.attempt(&profile) else { continue };
                 let idle = !manager.inner.up.borrow().contains_key(&interface);
-                if idle && !manager.is_taken(&interface) {
-                    manager.connect(&profile, &interface, admin);
+                let begun = manager.inner.coming.borrow().contains_key(&interface);
+                if !idle || begun || manager.is_taken(&interface) {
+                    continue;
                 }
+                match manager.inner.by_itself_takes.get() {
+                    Duration::ZERO => drop(manager.connect(&profile, &interface, admin)),
+                    takes => manager.begin_by_itself(profile, interface, admin, takes),
+                }
+            }
+        });
+    }
+
+    /// A device begins to be connected, instead of whatever it did. Its number.
+    pub(crate) fn begins(&self, interface: &str, key: &str) -> u64 {
+        let number = self.inner.edition.get();
+        self.inner.coming.borrow_mut().insert(interface.to_owned(), (key.to_owned(), number));
+        self.moved();
+        number
+    }
+
+    /// That is over; says whether it was still under way.
+    pub(crate) fn ends(&self, interface: &str, number: u64) -> bool {
+        let mut coming = self.inner.coming.borrow_mut();
+        let there = coming.get(interface).is_some_and(|(_, begun)| *begun == number);
+        there && coming.remove(interface).is_some()
+    }
+
+    /// It ends well unless the agent wants the device for something else meanwhile.
+    fn begin_by_itself(&self, profile: Profile, interface: String, admin: bool, takes: Duration) {
+        let number = self.begins(&interface, &profile.key);
+        let manager = self.clone();
+        self.inner.clock.happens_after(takes, move || {
+            if !manager.ends(&interface, number) {
+                return;
+            }
+            match manager.attempt(&profile) {
+                (_, Ok(_)) if !manager.is_taken(&interface) => drop(manager.connect(&profile, &interface, admin)),
+                _ => manager.moved(),
             }
         });
     }

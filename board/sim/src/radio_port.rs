@@ -66,6 +66,7 @@ impl NetworksPort {
         self.brief().await?;
         let networks = &self.networks;
         let (takes, first) = networks.attempt(profile);
+        let mut coming = None;
         assert!(takes <= JOIN_MAX, "a join takes at most {JOIN_MAX:?}");
         if let Some(interface) = networks.interface_of(profile) {
             // One connection per device: the old one ends when the new one begins, also when that fails, and so does a
@@ -74,8 +75,15 @@ impl NetworksPort {
                 networks.close_hotspot();
             }
             networks.disconnect(|link| link.interface == interface);
+            coming = Some(Coming { networks, number: networks.begins(&interface, &profile.key), interface });
         }
-        self.call(takes).await?;
+        let session = networks.inner.ended.get();
+        let called = self.call(takes).await;
+        if networks.inner.ended.get() != session {
+            return Err(NetworkError::Restarted.into());
+        }
+        called?;
+        drop(coming);
         // What it found at the beginning may have gone meanwhile.
         let (_, last) = networks.attempt(profile);
         let interface = first.and(last)?;
@@ -97,6 +105,21 @@ impl Drop for Begun<'_> {
     fn drop(&mut self) {
         if !self.ended.get() && self.networks.manager() == Manager::Ready && self.networks.random(2) == 0 {
             let _ = self.networks.store(self.profile);
+        }
+    }
+}
+
+/// A device that is being connected, until the caller goes.
+struct Coming<'a> {
+    networks: &'a SimNetworks,
+    interface: String,
+    number: u64,
+}
+
+impl Drop for Coming<'_> {
+    fn drop(&mut self) {
+        if self.networks.ends(&self.interface, self.number) {
+            self.networks.moved();
         }
     }
 }
@@ -157,6 +180,11 @@ impl Networks for NetworksPort {
         let called = self.brief().await;
         begun.ended.set(true);
         called?;
+        let used = |key: &String| *key == profile.key;
+        let connected = self.networks.links().iter().filter_map(|link| link.key.as_ref()).any(used);
+        if !connected && !self.networks.inner.coming.borrow().values().any(|(key, _)| used(key)) {
+            self.stale.borrow_mut().remove(&profile.key);
+        }
         self.networks.store(profile)
     }
 

@@ -33,7 +33,7 @@ fn ssid(random: &Random) -> Ssid {
 }
 
 fn welcome(random: &Random) -> Welcome {
-    let seen = |_| Seen { ssid: ssid(random), signal: 50, security: Security::Wpa2, frequency_mhz: 2412 };
+    let seen = |_| Seen { ssid: ssid(random), signal: 50, security: Security::Wpa2, frequency_mhz: 2412, heard: None };
     let networks: Rc<[Seen]> = (0..random.below(5)).map(seen).collect();
     let results = [
         Outcome::Trying,

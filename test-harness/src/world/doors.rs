@@ -78,6 +78,8 @@ impl Story {
         let (networks, random) = (&world.board.networks, &self.random);
         networks.install();
         networks.plug_radio("wlan0", random.chance(40));
+        networks.set_by_itself_takes(seconds(random.below(40)));
+        networks.set_remembers(seconds(random.below(240)));
         networks.place(AccessPoint::new(HOME.0, HOME.1));
         networks.place(AccessPoint::new("neighbour", "not yours at all"));
         if random.chance(70) {

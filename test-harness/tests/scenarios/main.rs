@@ -21,6 +21,7 @@ mod disks_that_refuse;
 mod environment_waits_for_permission;
 mod given_away;
 mod maintenance_windows;
+mod managers_that_interrupt;
 mod networks;
 mod nonsense_from_the_cloud;
 mod nothing_delays_a_restart;

@@ -106,6 +106,32 @@ fn the_highest_priority_in_the_air_is_joined_and_then_the_next() {
 }
 
 #[test]
+fn the_loss_of_the_best_network_costs_half_a_minute_at_most() {
+    let mut world = given(21, &json!({"cafe": wifi("cafe", 10), "home": wifi("home", 1)}), &json!({}));
+    for name in ["cafe", "home"] {
+        world.board.networks.place(AccessPoint::new(name, PSK));
+    }
+    unplug(&world);
+    assert_joins(&mut world, "cafe", minutes(1));
+    world.run_for(minutes(5));
+    // Radios remember for minutes what they heard; and the network manager connects by itself, in its own time.
+    world.board.networks.set_remembers(minutes(3));
+    world.board.networks.silence("cafe");
+    assert_joins(&mut world, "home", seconds(30));
+    assert_eq!(asked(&world), ["cafe", "home"], "what is gone was not waited for");
+    world.board.networks.place(AccessPoint::new("cafe", PSK));
+    world.board.networks.silence("home");
+    assert_joins(&mut world, "cafe", seconds(30));
+    world.board.networks.set_by_itself_takes(seconds(30));
+    world.board.networks.set_by_itself(true);
+    world.board.networks.place(AccessPoint::new("home", PSK));
+    world.board.networks.silence("cafe");
+    assert_joins(&mut world, "home", seconds(40));
+    world.run_for(minutes(10));
+    assert_eq!(asked(&world), ["cafe", "home", "cafe"], "it did that by itself");
+}
+
+#[test]
 fn one_that_hides_its_name_is_asked_for_and_one_that_fails_is_tried_again() {
     let mut world = given(2, &json!({"cellar": wifi("cellar", 0), "other": wifi("other", 5)}), &json!({}));
     world.board.networks.place(AccessPoint::new("other", "another password"));

@@ -7,17 +7,21 @@ use std::time::Duration;
 
 use board::{
     Mono,
-    network::{JoinError, Link, NetworkError, Profile},
+    network::{JoinError, Link, Manager, NetworkError, Profile},
 };
 
-use super::{Effect, Effects, Machine, tell, work::Work};
+use super::{Effect, Effects, Machine, PAUSE, tell, work::Work};
 use crate::network::{
     Given, Joining, Outcome,
     profiles::{self, Step},
 };
 
-/// A person waits for no longer than this, whatever the network manager does; the doors give up a little later.
+/// A person waits for no longer than this, whatever the network manager does.
 const GIVING_MAX: Duration = Duration::from_secs(150);
+/// Nor for longer than this until something else is taken back, which goes before.
+const BEFORE_MAX: Duration = Duration::from_secs(20);
+/// The doors wait for longer than both.
+pub(in crate::network) const TOGETHER_MAX: Duration = Duration::from_secs(GIVING_MAX.as_secs() + BEFORE_MAX.as_secs());
 
 /// What a person gave and what became of it.
 #[derive(Clone, Debug)]
@@ -29,6 +33,10 @@ pub(super) struct Giving {
     pub(super) before: Option<Profile>,
     pub(super) stage: GivingStage,
     until: Mono,
+    /// It is known what was there before anything was stored.
+    listed: bool,
+    /// The network manager went in the middle of it, and it was begun once more.
+    again: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,14 +59,15 @@ impl Giving {
 impl Machine {
     pub(super) fn give(&mut self, now: Mono, attempt: u64, given: Given, effects: &mut Effects) {
         self.joining = Joining { attempt, outcome: Outcome::Trying, ..self.joining.clone() };
-        if !self.can_work() {
+        if !self.may_give() {
             let none =
                 if self.is_disabled() { "this device is not to manage networks" } else { "no network manager answers" };
             let why = self.obstacle().unwrap_or_else(|| none.into());
             self.joining.outcome = Outcome::Failed(why);
             return;
         }
-        if self.giving.as_ref().is_some_and(|giving| giving.stage == GivingStage::TakeBack) {
+        if let Some(giving) = self.giving.as_mut().filter(|giving| giving.stage == GivingStage::TakeBack) {
+            giving.until = giving.until.min(now + BEFORE_MAX);
             self.next_giving = Some((attempt, given));
             return;
         }
@@ -71,7 +80,25 @@ impl Machine {
         self.undo.retain(|step| profiles::successor(step.key()).unwrap_or(step.key()) != key);
         self.steps.clear();
         let until = now + GIVING_MAX;
-        self.giving = Some(Giving { attempt, given, key, before: None, stage: GivingStage::List, until });
+        let (before, stage) = (None, GivingStage::List);
+        self.giving = Some(Giving { attempt, given, key, before, stage, until, listed: false, again: false });
+    }
+
+    /// The network manager is there, or may be in a moment: it is restarted now and then.
+    pub(super) fn may_give(&self) -> bool {
+        !self.is_disabled() && !self.is_missing && !matches!(self.links.manager, Manager::Unusable(_))
+    }
+
+    /// The network manager went in the middle of it, which says nothing of what was given: the same once more when it is
+    /// back. Whether there will be.
+    pub(super) fn give_again(&mut self, now: Mono) -> bool {
+        let Some(giving) = &mut self.giving else { return false };
+        if giving.again || giving.stage == GivingStage::TakeBack {
+            return false;
+        }
+        (giving.again, giving.stage) = (true, GivingStage::List);
+        self.pause = Some(now + PAUSE);
+        true
     }
 
     pub(super) fn fail_giving(&mut self, why: &str) {
@@ -113,8 +140,10 @@ impl Machine {
         let proven = self.proofs.proven.contains(&giving.key);
         let kept = find(&profiles::before_key(&giving.key)).filter(|_| !proven);
         let last = find(&giving.key).filter(|last| !profiles::is_untold(last));
-        // What was kept is proven, and what lies in its place not yet.
-        giving.before = kept.or(last).map(|before| Profile { key: giving.key.clone(), ..before.clone() });
+        if !std::mem::replace(&mut giving.listed, true) {
+            // What was kept is proven, and what lies in its place not yet.
+            giving.before = kept.or(last).map(|before| Profile { key: giving.key.clone(), ..before.clone() });
+        }
         self.stale = true;
         let new = profiles::of_given(&giving.given, interface);
         match last.filter(|last| kept.is_none() && !profiles::is_same_link(last, &new)) {
@@ -154,7 +183,12 @@ impl Machine {
                 self.store_given(interface.as_deref());
             }
             GivingStage::Store if done.contains(&giving.key) => giving.stage = GivingStage::Join,
-            GivingStage::Keep | GivingStage::Store => self.fail_giving(&why(&failed)),
+            GivingStage::Keep | GivingStage::Store => {
+                let gone = failed.last().is_some_and(|(_, error)| matches!(error, NetworkError::Absent(_)));
+                if !gone || !self.give_again(now) {
+                    self.fail_giving(&why(&failed));
+                }
+            }
             GivingStage::TakeBack => {
                 self.giving = None;
                 if !failed.is_empty() {
@@ -171,6 +205,10 @@ impl Machine {
 
     /// The network that was given was joined, or not.
     pub(super) fn given_joined(&mut self, now: Mono, result: Result<Link, JoinError>) {
+        let gone = matches!(result, Err(JoinError::Network(NetworkError::Restarted | NetworkError::Absent(_))));
+        if gone && self.give_again(now) {
+            return;
+        }
         let Some(giving) = &mut self.giving else { return };
         self.joining.attempt = giving.attempt;
         let error = match result {

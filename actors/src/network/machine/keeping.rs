@@ -112,8 +112,11 @@ impl Machine {
     }
 
     /// It does not say what it has. What is known of it is still the best that is known.
-    pub(super) fn unlisted(&mut self, now: Mono, why: String) {
-        self.fail_giving(&why);
+    pub(super) fn unlisted(&mut self, now: Mono, error: &NetworkError) {
+        let why = error.to_string();
+        if !matches!(error, NetworkError::Absent(_)) || !self.give_again(now) {
+            self.fail_giving(&why);
+        }
         (self.stale, self.refused) = (true, vec![why]);
         self.sync_at = now + self.list_wait.next_delay();
     }

@@ -10,6 +10,7 @@
 
 mod giving;
 mod keeping;
+mod lost;
 mod proof;
 mod reboot;
 mod round;
@@ -25,10 +26,12 @@ use board::{
     network::{Links, Manager, Medium, Profile, Radio, Seen, Subnet},
 };
 
+pub(super) use self::giving::TOGETHER_MAX;
 pub use self::work::{Done, Tuning, Work};
 use self::{
     giving::Giving,
     keeping::{LIST_FIRST, LIST_MAX, SYNC_FIRST, SYNC_MAX},
+    lost::Lost,
     proof::Proofs,
     reboot::REBOOT_REFUSED,
     round::{GRACE, ROUND_FIRST, ROUND_MAX, Round, RoundStage},
@@ -46,6 +49,9 @@ use crate::{cloud::Reach, kit::backoff::Backoff};
 
 /// A network manager that starts or is restarted is there again before this.
 const ABSENT_PATIENCE: Duration = Duration::from_secs(30);
+
+/// A network manager that went in the middle of something is not asked again at once: that it went may not be heard yet.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// What does not change while the agent runs.
 #[derive(Clone, Copy, Debug)]
@@ -134,6 +140,9 @@ pub struct Machine {
     /// Since when there is no network manager that could be used; said once it has lasted.
     unmanaged: Option<Mono>,
     is_missing: bool,
+    /// Nothing is asked of it until then.
+    pause: Option<Mono>,
+    lost: Lost,
     /// The radio that is the hotspot's, while it is.
     hotspot_radio: Option<String>,
     /// What is still to be taken back of what was given and does not work.
@@ -189,6 +198,8 @@ impl Machine {
             watch: Watch::new(seed),
             unmanaged: Some(now),
             is_missing: false,
+            pause: None,
+            lost: Lost::default(),
             hotspot_radio: None,
             undo: Vec::new(),
             list_wait: Backoff::new(LIST_FIRST, LIST_MAX, seed),
@@ -264,7 +275,8 @@ impl Machine {
         let round = self.round.as_ref().and_then(|round| {
             let end = round.number.map(|_| self.round_end(round));
             match &round.stage {
-                RoundStage::Look | RoundStage::Try(_) => end,
+                RoundStage::Look => end,
+                RoundStage::Try(_) => end.into_iter().chain(self.others_at()).min(),
                 RoundStage::Verify { until, .. } => Some(end.map_or(*until, |end| end.min(*until))),
                 RoundStage::Rest => Some(self.rest_end(round)),
             }
@@ -276,7 +288,7 @@ impl Machine {
         let giving = self.giving.as_ref().map(Giving::deadline);
         let slow = [work, giving, round, next_round, sync, tune, self.proof_at(), self.watch_at()];
         let missing = self.unmanaged.filter(|_| !self.is_missing).map(|since| since + ABSENT_PATIENCE);
-        let quiet = [missing, self.online.deadline(), self.reboot_at(), self.record_at()];
+        let quiet = [missing, self.pause, self.online.deadline(), self.reboot_at(), self.record_at()];
         slow.into_iter().chain(quiet).flatten().min()
     }
 
@@ -311,7 +323,7 @@ impl Machine {
     }
 
     fn can_work(&self) -> bool {
-        !self.is_disabled() && self.links.manager == Manager::Ready
+        !self.is_disabled() && self.links.manager == Manager::Ready && self.pause.is_none()
     }
 
     fn configure(&mut self, now: Mono, wants: Wants, effects: &mut Effects) {
@@ -348,7 +360,9 @@ impl Machine {
         let moved = routes(&self.links) != routes(&links);
         let more_radios =
             links.radios.iter().any(|radio| radio.blocked.is_none() && !self.links.radios.contains(radio));
-        self.links = links;
+        let before = std::mem::replace(&mut self.links, links);
+        self.others_came(now, &before);
+        self.look_for_losses(now, &before);
         if moved {
             self.stir += 1;
             self.online.stirred(now);
@@ -377,7 +391,7 @@ impl Machine {
             Command::Join { attempt, given } => self.give(now, attempt, given, effects),
             Command::TryKnown { round } => {
                 self.drop_round_work(effects);
-                self.round = Some(Round { number: Some(round), began: now, stage: RoundStage::Look });
+                self.round = Some(Round::new(Some(round), now));
             }
             Command::Rescan => self.rescan = self.can_work() && !self.links.radios.is_empty(),
             Command::Hotspot(up) => {
@@ -407,7 +421,7 @@ impl Machine {
 
     fn is_seen(&self, profile: &Profile) -> bool {
         match &profile.medium {
-            Medium::Wifi { ssid, .. } => self.seen.iter().any(|seen| seen.ssid == *ssid),
+            Medium::Wifi { ssid, .. } => self.seen.iter().any(|seen| seen.ssid == *ssid && self.is_near(seen)),
             Medium::Wired => true,
         }
     }
@@ -418,10 +432,14 @@ impl Machine {
             tell(effects, Effect::Cancel);
             self.given_up(now, effects);
         }
+        self.pause = self.pause.filter(|until| now < *until);
+        self.lost.forget(now);
         self.limit_giving(now, effects);
         let before = self.connectivity();
         let disabled = self.wants.as_ref().is_some_and(|wants| wants.disabled);
-        self.online.look(now, Facts { links: &self.links, reach: self.reach, disabled });
+        let doubted = self.doubted();
+        self.online.look(now, Facts { links: &self.links, reach: self.reach, disabled, doubted: &doubted });
+        self.remember_what_works();
         let after = self.connectivity();
         let online = |word| matches!(word, Connectivity::Online { .. });
         if online(after) && !online(before) && self.reach != Reach::Reached {
@@ -434,17 +452,17 @@ impl Machine {
             self.round_at = now + GRACE;
         }
         self.was_away = is_away;
-        if !self.can_work() && self.work.is_none() {
-            self.fail_giving("the network manager went away");
-        }
         if self.online.ask(now) {
             tell(effects, Effect::Ask(self.question()));
         }
         self.look_at_changes(now, effects);
         self.watch_online(now);
         self.is_missing = self.unmanaged.is_some_and(|since| since + ABSENT_PATIENCE <= now);
+        if !self.may_give() && self.work.is_none() {
+            self.fail_giving("the network manager went away");
+        }
         if self.may_begin_round() && self.round_at <= now {
-            self.round = Some(Round { number: None, began: now, stage: RoundStage::Look });
+            self.round = Some(Round::new(None, now));
         }
     }
 }

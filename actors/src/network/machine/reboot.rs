@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use board::Mono;
+use board::{
+    Mono,
+    network::{Link, Medium, Profile},
+};
 
 use super::{Effect, Effects, Machine, tell};
 use crate::network::{
     Connectivity,
-    profiles::{is_given, is_given_key},
+    profiles::{is_given, is_given_key, successor},
     record::Record,
 };
 
@@ -41,11 +44,33 @@ impl Machine {
     /// A network that a person gave is what the device is connected by.
     pub(super) fn remember_what_works(&mut self) {
         let Some(present) = &self.present else { return };
-        let there: Vec<&str> = present.iter().filter(|one| is_given(one)).map(|one| one.key.as_str()).collect();
-        let used = self.links.links.iter().filter_map(|link| link.key.as_deref()).filter(|key| is_given_key(key));
-        for key in used {
+        let worth = |one: &&Profile| is_given(one) || one.medium == Medium::Wired;
+        let there: Vec<&str> = present.iter().filter(worth).map(|one| one.key.as_str()).collect();
+        let given = self.links.links.iter().filter_map(|link| link.key.as_deref()).filter(|key| is_given_key(key));
+        let cable = self.proven_cable().map(str::to_owned);
+        for key in given.chain(cable.as_deref()) {
             self.unstored |= self.record.worked.add(key, &there);
         }
+    }
+
+    /// The internet is reached by this cable, and by nothing else.
+    fn proven_cable(&self) -> Option<&str> {
+        let mut ways_out = self.links.links.iter().filter(|link| link.default_route);
+        let (only, None) = (ways_out.next()?, ways_out.next()) else { return None };
+        let online = matches!(self.connectivity(), Connectivity::Online { .. });
+        only.key.as_deref().filter(|_| online && only.ssid.is_none())
+    }
+
+    /// Cables with settings of the configuration's that have never led to the internet: a link that a mistake has made up
+    /// is none, or a device that has no other would be out of reach for ever (SEMANTICS 4.1: it is WiFi without internet
+    /// that only counts where the configuration says so). One whose change is on trial is judged there.
+    pub(super) fn doubted(&self) -> Vec<String> {
+        // Without a radio there is no hotspot, and nothing else to be had beside a cable for a neighbour.
+        let counts = |link: &&Link| link.ssid.is_none() && (link.default_route || !self.links.radios.is_empty());
+        let keys = self.links.links.iter().filter(counts).filter_map(|link| link.key.as_deref());
+        let wired = |key: &&str| self.present_of(key).is_some_and(|profile| profile.medium == Medium::Wired);
+        let new = |key: &&str| !self.record.worked.has(key) && successor(key).is_none() && !self.is_unproven(key);
+        keys.filter(wired).filter(new).map(str::to_owned).collect()
     }
 
     pub(super) fn keep_record(&mut self, now: Mono, effects: &mut Effects) {

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use board::{
     Mono,
-    network::{Medium, Profile},
+    network::{Link, Links, Medium, Profile, Radio, Seen},
 };
 
 use super::{Effect, Effects, Machine, tell, work::Work};
-use crate::network::{Connectivity, choose::Choice};
+use crate::network::{Connectivity, choose::Choice, online::counts};
 
 /// The network manager connects by itself after a start and a loss; it is given this long before anything is tried.
 pub(super) const GRACE: Duration = Duration::from_secs(15);
@@ -18,6 +18,9 @@ pub(super) const ROUND_FIRST: Duration = Duration::from_secs(15);
 
 /// Between two rounds while nothing changes. The network manager looks for what it knows meanwhile, too.
 pub(super) const ROUND_MAX: Duration = Duration::from_secs(10 * 60);
+
+/// What the network manager began by itself is let end in a round for this long: as long as a join of ours may take.
+const OTHERS_MAX: Duration = Duration::from_secs(60);
 
 /// A network that was joined and has no internet is left after this.
 pub(super) const VERIFY: Duration = Duration::from_secs(30);
@@ -29,6 +32,14 @@ pub(super) struct Round {
     pub(super) number: Option<u64>,
     pub(super) began: Mono,
     pub(super) stage: RoundStage,
+    /// Others are let end until then, once; `None` before there were any.
+    others: Option<Mono>,
+}
+
+impl Round {
+    pub(super) fn new(number: Option<u64>, now: Mono) -> Round {
+        Round { number, began: now, stage: RoundStage::Look, others: None }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +84,33 @@ impl Machine {
         round.began + 5 * self.policy.minute
     }
 
+    /// Somebody else is connecting a radio that is free: to take it away would cost what was won.
+    fn others_come(&self) -> bool {
+        let trying = self.round.as_ref().is_some_and(|round| matches!(round.stage, RoundStage::Try(_)));
+        let free = self.free_radios();
+        let coming = |radio: &Radio| self.links.coming.contains(&radio.interface);
+        trying && self.work.is_none() && free.iter().any(coming)
+    }
+
+    /// They are let end now.
+    pub(super) fn lets_others(&self, now: Mono) -> bool {
+        self.others_at().is_some_and(|until| now < until)
+    }
+
+    /// When that is over.
+    pub(super) fn others_at(&self) -> Option<Mono> {
+        self.round.as_ref()?.others.filter(|_| self.others_come())
+    }
+
+    /// What somebody else connected may be good.
+    pub(super) fn others_came(&mut self, now: Mono, before: &Links) {
+        let Some(Round { stage: RoundStage::Try(left), others: Some(_), .. }) = &self.round else { return };
+        let came = |link: &&Link| before.coming.contains(&link.interface) && counts(link);
+        let Some(link) = self.links.links.iter().find(came).filter(|_| self.work.is_none()) else { return };
+        let left = left.iter().filter(|key| link.key.as_ref() != Some(key)).cloned().collect();
+        self.set_stage(RoundStage::Verify { key: link.key.clone(), until: now + VERIFY, left });
+    }
+
     /// Takes the round on as far as it goes without waiting.
     pub(super) fn move_round(&mut self, now: Mono, effects: &mut Effects) {
         let Some(round) = &self.round else { return };
@@ -100,8 +138,11 @@ impl Machine {
         if self.round.as_ref().is_some_and(|round| round.stage == RoundStage::Look) && !self.can_hear() {
             self.line_up(now);
         }
-        let Some(round) = &self.round else { return };
-        if round.stage == RoundStage::Try(Vec::new()) && round.number.is_none() {
+        let others_come = self.others_come();
+        let Some(round) = &mut self.round else { return };
+        if others_come {
+            round.others.get_or_insert(now + OTHERS_MAX);
+        } else if round.stage == RoundStage::Try(Vec::new()) && round.number.is_none() {
             self.end_round(now, effects);
         }
     }
@@ -142,7 +183,8 @@ impl Machine {
         let in_range: Vec<String> =
             profiles.iter().filter(|profile| self.is_seen(profile)).map(|profile| profile.key.clone()).collect();
         let all = self.round.as_ref().is_some_and(|round| round.number.is_some());
-        let choice = Choice { profiles, seen: &self.seen, links: &self.links.links, radios: &self.free_radios() };
+        let near: Vec<Seen> = self.seen.iter().filter(|seen| self.is_near(seen)).cloned().collect();
+        let choice = Choice { profiles, seen: &near, links: &self.links.links, radios: &self.free_radios() };
         let candidates = self.attempts.candidates(now, choice, all);
         if in_range != self.in_range {
             self.in_range = in_range;

@@ -57,12 +57,22 @@ impl Machine {
             trouble: trouble
                 .into_iter()
                 .chain(self.complaints_of_changes())
+                .chain(self.complaints_of_cables())
                 .chain(refused)
                 .chain(unsaved)
                 .chain(unrebooted)
                 .collect(),
             reboots: self.record.reboots,
         }
+    }
+
+    fn complaints_of_cables(&self) -> impl Iterator<Item = String> {
+        let online = matches!(self.connectivity(), Connectivity::Online { .. } | Connectivity::Unknown);
+        let doubted = if online { Vec::new() } else { self.doubted() };
+        doubted.into_iter().map(|key| {
+            let name = key.split_once(':').map_or(&*key, |(_, name)| name);
+            format!("the cable of network {name:?} leads nowhere: are its address and gateway right?")
+        })
     }
 
     /// Why nothing can be done about the network, in words.

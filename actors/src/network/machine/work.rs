@@ -8,7 +8,7 @@ use board::{
 };
 
 use super::{
-    Effect, Effects, Machine,
+    Effect, Effects, Machine, PAUSE,
     giving::GivingStage,
     keeping::SYNC_FIRST,
     round::{Round, RoundStage, VERIFY},
@@ -105,14 +105,20 @@ impl Machine {
         }
         let scan = Work::Scan(self.radio().map(|radio| radio.interface.clone()));
         let there = |key: &String| self.present.iter().flatten().any(|profile| profile.key == *key);
+        let lets_others = self.lets_others(now);
+        // A cable for a neighbour without a way out is not what the device is offline by: it is left to that.
+        let neighbour = |link: &Link| link.ssid.is_none() && link.key.is_some() && !link.default_route;
+        let radio = self.radio().filter(|_| self.links.links.iter().any(neighbour));
+        let keeps_to = radio.map(|radio| radio.interface.clone());
         match &mut self.round.as_mut()?.stage {
             RoundStage::Look => Some(scan),
+            RoundStage::Try(_) if lets_others => None,
             // The configuration may have changed since they were lined up.
             RoundStage::Try(left) => match left.iter().position(there) {
                 Some(next) => left.drain(..=next).next_back().map(Work::Join),
                 None => {
                     left.clear();
-                    Some(Work::JoinKnown(None))
+                    Some(Work::JoinKnown(keeps_to))
                 }
             },
             RoundStage::Verify { .. } | RoundStage::Rest => None,
@@ -122,7 +128,7 @@ impl Machine {
     pub(super) fn done(&mut self, now: Mono, done: Done, effects: &mut Effects) {
         match done {
             Done::Listed(Ok(present)) => self.listed(now, present),
-            Done::Listed(Err(error)) => self.unlisted(now, error.to_string()),
+            Done::Listed(Err(error)) => self.unlisted(now, &error),
             Done::Applied(results) => self.applied(now, results, effects),
             Done::Joined(key, result) => self.joined(now, &key, result, effects),
             Done::JoinedKnown(result) => self.joined_known(now, &result),
@@ -159,6 +165,14 @@ impl Machine {
                 }
                 self.online.stirred(now);
                 tell(effects, Effect::Note(format!("joined {shown} at {}", link.interface)));
+            }
+            Err(JoinError::Network(NetworkError::Restarted)) => {
+                // Nothing of the network's is known by that.
+                self.pause = Some(now + PAUSE);
+                if !given {
+                    self.rejoin.extend(self.round.is_none().then(|| key.to_owned()));
+                    return;
+                }
             }
             Err(error) => {
                 let refused = matches!(error, JoinError::WrongPassword(_) | JoinError::Unsuitable { .. });

@@ -313,11 +313,11 @@ fn a_link_that_comes_and_goes_is_not_online_for_ever_nor_a_reason_to_wait_for_ev
     let up = Links { manager: Manager::Ready, links: vec![link(None, true)], ..Links::default() };
     let other = Links { links: vec![Link { interface: "wlan1".into(), ..link(None, true) }], ..up.clone() };
     let mut online = Online::new(at(0), 1);
-    online.look(at(1), Facts { links: &up, reach: Reach::Reached, disabled: false });
+    online.look(at(1), Facts { links: &up, reach: Reach::Reached, disabled: false, doubted: &[] });
     for second in (2..120).step_by(2) {
         let links = if second % 4 == 0 { &up } else { &other };
         online.stirred(at(second));
-        online.look(at(second), Facts { links, reach: Reach::Unreachable, disabled: false });
+        online.look(at(second), Facts { links, reach: Reach::Unreachable, disabled: false, doubted: &[] });
         if second == 6 {
             assert!(online.ask(at(second)), "the question is not put off");
         }
@@ -329,12 +329,12 @@ fn a_link_that_comes_and_goes_is_not_online_for_ever_nor_a_reason_to_wait_for_ev
     for round in 0..20 {
         for (second, links) in [(0, &down), (60, &up)] {
             let now = at(round * 90 + second);
-            online.look(now, Facts { links, reach: Reach::Unreachable, disabled: false });
+            online.look(now, Facts { links, reach: Reach::Unreachable, disabled: false, doubted: &[] });
             if online.ask(at(round * 90 + second + 3)) {
                 online.answered(at(round * 90 + second + 3), Some(false));
             }
         }
     }
-    online.look(at(1800), Facts { links: &down, reach: Reach::Unreachable, disabled: false });
+    online.look(at(1800), Facts { links: &down, reach: Reach::Unreachable, disabled: false, doubted: &[] });
     assert_eq!(online.away(false), Some(at(0)));
 }

@@ -64,7 +64,7 @@ fn settings() -> Settings {
 }
 
 fn seen(name: &[u8], signal: u8, security: Security) -> Seen {
-    Seen { ssid: Ssid::new(name).unwrap(), signal, security, frequency_mhz: 2412 }
+    Seen { ssid: Ssid::new(name).unwrap(), signal, security, frequency_mhz: 2412, heard: None }
 }
 
 fn welcome() -> Welcome {

@@ -24,7 +24,7 @@ fn ssid(name: &str) -> Ssid {
 }
 
 fn seen(name: &str, signal: u8, security: Security) -> Seen {
-    Seen { ssid: ssid(name), signal, security, frequency_mhz: 2412 }
+    Seen { ssid: ssid(name), signal, security, frequency_mhz: 2412, heard: None }
 }
 
 /// A device without identity that hears three networks.

@@ -22,6 +22,8 @@ const REFUSED: i64 = 1;
 const PROOF_FAILED: i64 = 15;
 const SUPPLICANT: &str = "fi.w1.wpa_supplicant1";
 const SUPPLICANT_INTERFACE: &str = "fi.w1.wpa_supplicant1.Interface";
+/// It ends this long after it has let go of its devices.
+const LEAVING_MAX: Duration = Duration::from_secs(10);
 /// The device tells the reason at about the time at which its connection goes down.
 const REASON_MAX: Duration = Duration::from_millis(500);
 
@@ -34,7 +36,7 @@ pub(super) enum Failure {
     WrongPassword,
     /// It took too long.
     TimedOut,
-    /// The network manager went.
+    /// The network manager went, or said something else.
     Network(NetworkError),
 }
 
@@ -52,6 +54,8 @@ pub(super) struct Watching {
     supplicant: Option<Inbox>,
     /// An access point with WPA3 has taken the first half of the password's proof.
     half_proven: bool,
+    /// The network manager lets go of the device, as it does when it ends.
+    leaving: bool,
 }
 
 enum Event {
@@ -77,6 +81,7 @@ impl Watching {
             actives: daemon.signals(None, ACTIVE, "StateChanged", None).await?,
             supplicant: None,
             half_proven: false,
+            leaving: false,
         })
     }
 
@@ -115,6 +120,22 @@ impl Watching {
         limit: Mono,
         clock: &dyn Clock,
     ) -> Result<(), Failure> {
+        let gone = async {
+            daemon.there.gone().await;
+            Err(NetworkError::Restarted.into())
+        };
+        let ended = self.ended(daemon, active, limit, clock).or(gone).await;
+        match ended {
+            Err(_) if self.leaving => {
+                // Whoever asks again finds it gone, and not in the middle of it.
+                daemon.there.gone().or(clock.sleep_until(clock.now() + LEAVING_MAX)).await;
+                Err(NetworkError::Restarted.into())
+            }
+            ended => ended,
+        }
+    }
+
+    async fn ended(&mut self, daemon: &Daemon, active: &str, limit: Mono, clock: &dyn Clock) -> Result<(), Failure> {
         if standing(daemon, active).await? == UP {
             return Ok(());
         }
@@ -140,6 +161,7 @@ impl Watching {
                     return Err(Failure::WrongPassword);
                 }
                 Event::Device { new: state::FAILED, reason } => told = Some(reason),
+                Event::Device { reason: reason::NOW_UNMANAGED, .. } => self.leaving = true,
                 Event::Active { path, state: UP, .. } if path == active => return Ok(()),
                 Event::Active { path, state: DOWN, reason } if path == active => {
                     return Err(Failure::Reason(match told {
@@ -178,6 +200,7 @@ impl Watching {
             loop {
                 match self.next().await {
                     Event::Device { new: state::FAILED, reason } => return Some(reason),
+                    Event::Device { reason: reason::NOW_UNMANAGED, .. } => self.leaving = true,
                     Event::Gone => return None,
                     Event::Device { .. } | Event::Active { .. } | Event::Authentication(_) | Event::Lost => {}
                 }

@@ -223,6 +223,16 @@ impl NetworkManager {
         (by.path("Connection") == Some(profile)).then(|| active.to_owned())
     }
 
+    /// Something is connected by this profile, or is being connected.
+    pub(super) async fn is_used(&self, daemon: &Daemon, profile: &str) -> bool {
+        for device in self.known_devices() {
+            if self.active_with(daemon, profile, &device).await.is_some() {
+                return true;
+            }
+        }
+        false
+    }
+
     async fn set_way(&self, daemon: &Daemon, kept: &Kept, profile: &Profile, way: How) -> Result<(), NetworkError> {
         let uuid = settings::uuid(&kept.settings);
         daemon.update(&kept.path, settings::of_profile(self.mark(), profile, way, &uuid)).await

@@ -8,7 +8,7 @@ use board::network::{Link, Links, Subnet};
 
 use super::{
     daemon::Owned,
-    known::{Known, state},
+    known::{Device, Known, state},
 };
 use crate::netlink::{self, Addressed};
 
@@ -95,9 +95,19 @@ pub(super) fn links(known: &Known, kernel: &Kernel) -> Links {
         manager: known.manager.clone(),
         radios: known.radios.clone(),
         links: names.into_iter().filter_map(link).collect(),
+        coming: coming(known),
         internet: known.internet,
         subnets,
     }
+}
+
+/// Radios between idle and connected.
+fn coming(known: &Known) -> Vec<String> {
+    let busy = |device: &&Device| device.state > state::DISCONNECTED && device.state < state::ACTIVATED;
+    let radios = known.devices.iter().filter(|device| device.wifi && device.owned != Some(Owned::Hotspot)).filter(busy);
+    let mut coming: Vec<String> = radios.map(|device| device.interface.clone()).collect();
+    coming.sort_unstable();
+    coming
 }
 
 fn network(address: Ipv4Addr, prefix: u8) -> Subnet {
@@ -109,7 +119,7 @@ fn network(address: Ipv4Addr, prefix: u8) -> Subnet {
 mod tests {
     use board::network::Ssid;
 
-    use super::{super::known::Device, *};
+    use super::*;
 
     fn device(interface: &str, state: u32) -> Device {
         Device {

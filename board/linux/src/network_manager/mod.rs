@@ -53,8 +53,10 @@ const BURST: Duration = Duration::from_millis(50);
 /// Between two tries to speak to a network manager that is there.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// Pauses up to this length are part of its start.
-const PATIENCE: Duration = Duration::from_secs(4);
+/// It has its name this long before it has its objects, on a slow board: nothing is said until then.
+const START_MAX: Duration = Duration::from_secs(25);
+/// Between two tries meanwhile.
+const START_PAUSE: Duration = Duration::from_secs(1);
 /// The network manager's folder of settings.
 const FOLDER: &str = "/etc/NetworkManager";
 /// Where its name server writes the number of its process.
@@ -246,15 +248,21 @@ async fn sessions(shared: Rc<Shared>) {
         let there = shared.bus.appeared(NAME).await;
         let daemon = Rc::new(Daemon::new(there.clone()));
         let session = async {
-            let mut pause = PAUSE_MIN;
+            let (mut pause, mut told) = (PAUSE_MIN, None);
+            let starting = shared.clock.now() + START_MAX;
             loop {
                 let Err(error) = session(&shared, &daemon).await;
-                log::info!("the network manager does not answer as it should: {error}");
                 *shared.daemon.borrow_mut() = None;
-                // It has its name a moment before it has its objects.
-                if pause > PATIENCE {
-                    shared.learn(Known { manager: Manager::Unusable(error.to_string()), ..Known::default() });
+                if shared.clock.now() < starting {
+                    log::debug!("the network manager is not ready: {error}");
+                    shared.clock.sleep_until(shared.clock.now() + START_PAUSE).await;
+                    continue;
                 }
+                if told.as_ref() != Some(&error) {
+                    log::info!("the network manager does not answer as it should: {error}");
+                }
+                shared.learn(Known { manager: Manager::Unusable(error.to_string()), ..Known::default() });
+                told = Some(error);
                 shared.clock.sleep_until(shared.clock.now() + pause).await;
                 pause = (pause * 2).min(PAUSE_MAX);
             }
@@ -379,6 +387,7 @@ impl Networks for NetworkManager {
         there.retain(|kept| self.mark().key(&kept.settings).as_deref() == Some(&*profile.key));
         let mut there = there.into_iter();
         put(&self.shared.stale, &profile.key);
+        let mut used = false;
         match there.next() {
             None => daemon.add(settings::of_profile(self.mark(), profile, how, &uuid()?)).await?,
             Some(kept) => {
@@ -386,8 +395,14 @@ impl Networks for NetworkManager {
                 // What was learned of its access point is not forgotten: the network manager could not join it by itself.
                 let learned = settings::how(&kept.settings);
                 let how = if psk.is_some() && learned == security::How::Wpa3Only { learned } else { how };
+                used = self.is_used(&daemon, &kept.path).await;
                 daemon.update(&kept.path, settings::of_profile(self.mark(), profile, how, &uuid)).await?;
+                used |= self.is_used(&daemon, &kept.path).await;
             }
+        }
+        if !used {
+            // What is connected by it later uses what is now.
+            self.take_stale(&profile.key);
         }
         // An agent that was killed between asking and hearing the answer may have asked twice.
         for double in there {

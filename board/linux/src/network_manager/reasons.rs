@@ -4,6 +4,7 @@ use board::network::{JoinError, NetworkError, Security, Ssid};
 
 /// Reasons of a device's state (`NMDeviceStateReason`) that the agent tells apart.
 pub(super) mod device {
+    pub(in super::super) const NOW_UNMANAGED: u32 = 3;
     pub(in super::super) const IP_CONFIG_UNAVAILABLE: u32 = 5;
     pub(in super::super) const IP_CONFIG_EXPIRED: u32 = 6;
     pub(in super::super) const NO_SECRETS: u32 = 7;

@@ -85,6 +85,7 @@ pub(super) async fn heard(daemon: &Daemon, device: &str) -> Result<Vec<Heard>, N
             signal: u8::try_from(number("Strength")).unwrap_or(100),
             offer: Offer { flags: number("Flags"), wpa: number("WpaFlags"), rsn: number("RsnFlags") },
             frequency: number("Frequency"),
+            last: properties.get("LastSeen").and_then(Value::signed).unwrap_or(-1),
         })
     };
     Ok(list.map(Value::list).unwrap_or_default().iter().filter_map(Value::text).filter_map(one).collect())

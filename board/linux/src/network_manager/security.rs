@@ -1,6 +1,11 @@
 //! What access points ask for, and how a profile is to be used with them.
 
-use board::network::{Security, Ssid};
+use std::time::Duration;
+
+use board::{
+    Mono,
+    network::{Security, Ssid},
+};
 use secret::Secret;
 
 /// Flags of an access point as the network manager tells them.
@@ -114,6 +119,8 @@ pub(super) struct Heard {
     pub offer: Offer,
     /// In MHz.
     pub frequency: u32,
+    /// Seconds after boot; negative is never.
+    pub last: i64,
 }
 
 /// The strongest of each name, strongest first; hidden ones left out.
@@ -128,13 +135,16 @@ pub(super) fn strongest(heard: Vec<Heard>) -> Vec<board::network::Seen> {
     let mut seen: Vec<board::network::Seen> = Vec::new();
     for one in sorted {
         let Some(ssid) = one.ssid else { continue };
-        if seen.iter().all(|there| there.ssid != ssid) {
-            seen.push(board::network::Seen {
+        let heard = u64::try_from(one.last).ok().map(|last| Mono::BOOT + Duration::from_secs(last));
+        match seen.iter_mut().find(|there| there.ssid == ssid) {
+            Some(there) => there.heard = there.heard.max(heard),
+            None => seen.push(board::network::Seen {
                 ssid,
                 signal: one.signal.min(100),
                 security: one.offer.security(),
                 frequency_mhz: one.frequency,
-            });
+                heard,
+            }),
         }
     }
     seen
@@ -197,6 +207,7 @@ mod tests {
             signal,
             offer: Offer::default(),
             frequency,
+            last: i64::from(frequency) - 2430,
         };
         let seen = strongest(vec![
             heard("far", 20, 2412),
@@ -205,6 +216,8 @@ mod tests {
             heard("home", 70, 5180),
             heard("loud", 255, 2462),
         ]);
+        let last: Vec<_> = seen.iter().map(|one| one.heard.map(|at| at.as_nanos() / 1_000_000_000)).collect();
+        assert_eq!(last, [Some(32), Some(2750), None], "the last time of any of that name");
         let short: Vec<_> = seen.iter().map(|one| (one.ssid.to_string(), one.signal, one.frequency_mhz)).collect();
         assert_eq!(
             short,

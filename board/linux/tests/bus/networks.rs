@@ -8,7 +8,7 @@ use std::{
 
 use board::{
     Clock as _,
-    network::{Links, Manager, Medium, NetworkError, Networks},
+    network::{JoinError, Links, Manager, Medium, NetworkError, Networks},
 };
 use board_linux::{bus::CALL_MAX, network_manager::NetworkManager};
 use smol::{LocalExecutor, Task, stream::StreamExt as _};
@@ -46,6 +46,10 @@ enum Answer {
     Fails(u32),
     /// As [`Answer::Fails`], with this many other signals before everything else.
     FailsInAStorm(u32, u32),
+    /// It goes after its connection was asked for; in good order it lets go of the device before.
+    Goes {
+        in_good_order: bool,
+    },
     Nothing,
 }
 
@@ -104,6 +108,16 @@ async fn reply(connection: &Connection, to: &Message, answer: Answer) -> zbus::R
                 connection.emit_signal(None::<&str>, DEVICE, device, "StateChanged", &(50_u32, 40_u32, 0_u32)).await?;
             }
             Box::pin(reply(connection, to, Answer::Fails(reason))).await
+        }
+        Answer::Goes { in_good_order } => {
+            connection.reply(&header, &path(ACTIVE)).await?;
+            let (none, device) = (None::<&str>, "org.freedesktop.NetworkManager.Device");
+            let active = "org.freedesktop.NetworkManager.Connection.Active";
+            if in_good_order {
+                connection.emit_signal(none, DEVICE, device, "StateChanged", &(110_u32, 70_u32, 3_u32)).await?;
+                connection.emit_signal(none, ACTIVE, active, "StateChanged", &(4_u32, 3_u32)).await?;
+            }
+            connection.release_name(NAME).await.map(drop)
         }
         Answer::Fails(reason) => {
             connection.reply(&header, &path(ACTIVE)).await?;
@@ -278,6 +292,28 @@ fn why_it_failed_is_said_in_words_and_without_the_password() {
             assert_eq!(refused.to_string(), words);
             let unknown = networks.join("nobody").await.expect_err("there is none");
             assert!(unknown.to_string().contains("nobody"), "{unknown}");
+        });
+    }
+}
+
+/// Nobody else has used the device meanwhile, and no password was wrong.
+#[test]
+fn it_is_restarted_in_the_middle_of_a_join() {
+    for in_good_order in [true, false] {
+        with_board(|board, folder| async move {
+            let _daemon = super::Daemon::start(&folder);
+            let networks = networks(&board);
+            let mut usual = ordinary("1.42.4", 7);
+            let _impostor = impostor(&board.executor, folder.clone(), move |object, method, asked| match method {
+                "ActivateConnection" => Answer::Goes { in_good_order },
+                "RequestScan" => Answer::Error("too soon"),
+                _ => usual(object, method, asked),
+            })
+            .await;
+            until(&networks, |links| links.manager == Manager::Ready).await;
+            let cut = networks.join("home").await.expect_err("it went");
+            assert_eq!(cut, JoinError::Network(NetworkError::Restarted), "in good order: {in_good_order}");
+            until(&networks, |links| links.manager == Manager::Absent).await;
         });
     }
 }
