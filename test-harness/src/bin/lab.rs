@@ -68,10 +68,6 @@ fn main() -> ExitCode {
     let (machines, containers): (Vec<_>, Vec<_>) =
         rounds.into_iter().filter(|(name, _)| asked_for(name)).partition(|(name, _)| is_radio(name) || is_arm64(name));
     let told = Told { image: &image, aloud, failed: Mutex::new(Vec::new()), passed: AtomicUsize::new(0) };
-    // The containers share ports of this machine.
-    for (name, story) in containers {
-        told.play(name, story, None);
-    }
     let next = AtomicUsize::new(0);
     let mut without = 0;
     let played: Vec<_> = machines
@@ -86,6 +82,8 @@ fn main() -> ExitCode {
         })
         .collect();
     std::thread::scope(|scope| {
+        // One after the other, because they share ports of this machine.
+        scope.spawn(|| containers.into_iter().for_each(|(name, story)| told.play(name, story, None)));
         for _ in 0..boards {
             scope.spawn(|| {
                 while let Some((name, story, radio)) = played.get(next.fetch_add(1, Ordering::Relaxed)) {

@@ -103,7 +103,14 @@ async def give(app, password, words, *values):
 
 
 async def talk(app, password, words, *values):
-    await app.listen("status", "errors", "answer")
+    await app.listen("status", "errors")
+    await say(app, password, *values)
+    await app.until_told(words)
+
+
+async def say(app, password, *values):
+    """One conversation with one message, and the same once more."""
+    await app.listen("answer")
     hello = bytes(await app["hello"].read_value())
     device, salt, own = hello[1:33], hello[33:], X25519PrivateKey.generate()
     phone = own.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
@@ -123,7 +130,6 @@ async def talk(app, password, words, *values):
     said = down.decrypt(nonce(int.from_bytes(answer[1:9], "big")), answer[9:], answer[:9])
     print("verdict", said[0], "message", int.from_bytes(said[1:9], "big"), said[9:].decode(), flush=True)
     print("the same again", await app.write("message", message), flush=True)
-    await app.until_told(words)
 
 
 async def take(app, password, identity, secret, address):
@@ -134,7 +140,7 @@ async def take(app, password, identity, secret, address):
         print(name, await app.write(name, seal(value)), flush=True)
     await app.until_told(words)
     print("told in words", flush=True)
-    await talk(app, password, words, f"4={address}", f"5={identity}", f"6={secret}")
+    await say(app, password, f"4={address}", f"5={identity}", f"6={secret}")
 
 
 async def nonsense(app):

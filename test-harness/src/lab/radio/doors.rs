@@ -223,8 +223,10 @@ pub(super) fn by_hand(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     })?;
     let now = board.run(&format!("cat {IDENTITY}"))?;
     ensure(now.contains(&other.part_id), || "it reports as who it is not".to_owned())?;
-    let link = board.run("iw dev wlan0 link")?;
-    ensure(link.contains("SSID: CafeNet"), || link.clone())?;
+    // The cable is still in: that it is online does not wait for the network that was given.
+    until(&board, "CafeNet", || {
+        board.run("iw dev wlan0 link").ok().filter(|link| link.contains("SSID: CafeNet")).map(drop)
+    })?;
     closed(&board)?;
     stage.saw("another machine, in that network, online; the hotspot is gone");
 

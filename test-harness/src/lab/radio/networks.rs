@@ -112,12 +112,13 @@ fn profiles(board: &RadioBoard) -> Option<Vec<String>> {
     Some(said.lines().filter(|name| name.starts_with("platform net:")).map(str::to_owned).collect())
 }
 
-/// The network that the board's radio is in, once NetworkManager is done with it: version 1.42 never notices an access
+/// The board's radio is in this network, and NetworkManager is done with it: version 1.42 never notices an access
 /// point that vanishes between the address and that.
-fn linked(board: &RadioBoard) -> Option<String> {
-    let said = board.run("iw dev wlan0 link && nmcli --terse --fields DEVICE,STATE device").ok()?;
-    let name = said.lines().find_map(|line| line.trim().strip_prefix("SSID: "))?.to_owned();
-    said.lines().any(|line| line == "wlan0:connected").then_some(name)
+fn linked(board: &RadioBoard, name: &str) -> Option<()> {
+    let link = board.run("iw dev wlan0 link").ok()?;
+    link.lines().find(|line| line.trim().strip_prefix("SSID: ") == Some(name))?;
+    let said = board.run("nmcli --terse --fields DEVICE,STATE device").ok()?;
+    said.lines().any(|line| line == "wlan0:connected").then_some(())
 }
 
 /// What the device was connected by is gone: it joins this network, and what it reports then goes through it.
@@ -125,6 +126,6 @@ fn heard_from(site: &Site, board: &RadioBoard, name: &str) -> Result<(), Trouble
     // Nothing reaches the server between the loss, which was before this, and the next network. It reports at once when it
     // is reached again, and then only every ten minutes.
     let lost = board.run("cut -d. -f1 /proc/uptime")?.parse::<u64>().unwrap_or(u64::MAX);
-    until(board, name, || linked(board).filter(|ssid| ssid == name))?;
+    until(board, name, || linked(board, name))?;
     site.until(board, "a report through this network", |status| status.uptime_seconds > lost).map(drop)
 }

@@ -61,7 +61,7 @@ impl<'a> Visitor<'a> {
 
     /// The same without patience: an error where the hotspot is not there now.
     pub(super) fn joins_once(&self) -> Result<String, Trouble> {
-        self.board.run(&format!("timeout 30 lab-phone join '{}' '{}'", self.hotspot, self.password))
+        self.board.run(&format!("timeout 90 lab-phone join '{}' '{}'", self.hotspot, self.password))
     }
 
     /// What phones and computers ask on their own: every question is redirected to the page, without a body.
