@@ -5,6 +5,7 @@ use std::{
     io::{BufRead as _, BufReader, ErrorKind, Read, Write},
     os::unix::{fs::PermissionsExt as _, net::UnixStream},
     path::Path,
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
@@ -17,6 +18,73 @@ pub const PORTS: usize = 4;
 
 /// How long a file may take: a few megabytes a second on an idle machine, a tenth of that on a busy one.
 const FILE_LIMIT: Duration = Duration::from_secs(600);
+
+/// The connections of one board that nobody uses at the moment. They are kept: the board hears of the end of a connection late, and
+/// would take it for the end of the next one, in the middle of a file.
+#[derive(Default)]
+pub struct Idle(Mutex<Vec<Channel>>);
+
+impl Idle {
+    /// One of them, or a new one.
+    pub fn channel(&self, folder: &Path) -> Result<Lease<'_>, Trouble> {
+        let kept = self.0.lock().ok().and_then(|mut kept| kept.pop());
+        let channel = kept.map_or_else(|| Channel::open(folder), Ok)?;
+        Ok(Lease { idle: self, channel: Some(channel) })
+    }
+
+    /// Ends them.
+    pub fn close(&self) {
+        if let Ok(mut kept) = self.0.lock() {
+            kept.clear();
+        }
+    }
+}
+
+/// A connection that is given back.
+pub struct Lease<'a> {
+    idle: &'a Idle,
+    channel: Option<Channel>,
+}
+
+impl Lease<'_> {
+    /// As [`Channel::execute`].
+    pub fn execute(&mut self, command: &str, limit: Duration, sink: &mut dyn Write) -> Result<i64, Trouble> {
+        self.use_it(|channel| channel.execute(command, limit, sink))
+    }
+
+    /// As [`Channel::put`].
+    pub fn put(&mut self, from: &Path, to: &str) -> Result<(), Trouble> {
+        self.use_it(|channel| channel.put(from, to))
+    }
+
+    /// As [`Channel::write`].
+    pub fn write(&mut self, to: &str, mode: u32, content: &[u8]) -> Result<(), Trouble> {
+        self.use_it(|channel| channel.write(to, mode, content))
+    }
+
+    /// As [`Channel::get`].
+    pub fn get(&mut self, from: &str, sink: &mut dyn Write) -> Result<(), Trouble> {
+        self.use_it(|channel| channel.get(from, sink))
+    }
+
+    fn use_it<T>(&mut self, work: impl FnOnce(&mut Channel) -> Result<T, Trouble>) -> Result<T, Trouble> {
+        let channel = self.channel.as_mut().ok_or_else(|| Trouble("the board's port was given up".to_owned()))?;
+        let done = work(channel);
+        // After a failure the board may still be at it; the end of the connection ends that.
+        if done.is_err() {
+            self.channel = None;
+        }
+        done
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        if let (Some(channel), Ok(mut kept)) = (self.channel.take(), self.idle.0.lock()) {
+            kept.push(channel);
+        }
+    }
+}
 
 /// A port of its own for as long as the value lives.
 pub struct Channel {

@@ -15,7 +15,7 @@ use std::{
 use serde_json::json;
 
 use super::{
-    channel::{Channel, PORTS, note},
+    channel::{Idle, Lease, PORTS, note},
     qmp::Qmp,
 };
 use crate::real::{PATIENCE, Trouble, eventually};
@@ -54,6 +54,7 @@ fn processor(image: &Path) -> &'static Processor {
 /// A machine that runs.
 pub struct Machine {
     folder: PathBuf,
+    idle: Idle,
 }
 
 impl Machine {
@@ -77,7 +78,7 @@ impl Machine {
     #[must_use]
     pub fn find(folder: &Path) -> Option<Machine> {
         let pid = note(folder, "pid")?;
-        Path::new("/proc").join(pid).exists().then(|| Machine { folder: folder.to_owned() })
+        Path::new("/proc").join(pid).exists().then(|| Machine { folder: folder.to_owned(), idle: Idle::default() })
     }
 
     /// Where its sockets and its console are.
@@ -87,8 +88,8 @@ impl Machine {
     }
 
     /// A port for commands and files.
-    pub fn channel(&self) -> Result<Channel, Trouble> {
-        Channel::open(&self.folder)
+    pub fn channel(&self) -> Result<Lease<'_>, Trouble> {
+        self.idle.channel(&self.folder)
     }
 
     /// Sets the board's clock: it stood still while the state was on disk.
@@ -186,7 +187,7 @@ fn launch(image: &Path, disk: &Path, folder: &Path, memory: u32, incoming: Optio
     command.stdin(Stdio::null()).stdout(log).stderr(again).process_group(0);
     let mut child = command.spawn().map_err(|error| Trouble::of(program, error))?;
     fs::write(folder.join("pid"), child.id().to_string()).map_err(trouble)?;
-    let machine = Machine { folder: folder.to_owned() };
+    let machine = Machine { folder: folder.to_owned(), idle: Idle::default() };
     eventually("the sockets of qemu", || {
         let ended = !matches!(child.try_wait(), Ok(None));
         (ended || Qmp::open(&folder.join("qmp")).is_ok()).then_some(())
@@ -287,6 +288,9 @@ fn state(image: &Path, memory: u32) -> Result<PathBuf, Trouble> {
         let _ = machine.stop();
         return Err(Trouble(format!("the board could not be set up: {done:?}\n{said}\n{console}")));
     }
+    // The saved board has nobody at its ports, and has heard so.
+    machine.idle.close();
+    std::thread::sleep(Duration::from_secs(2));
     let mut qmp = machine.qmp()?;
     qmp.call("stop", json!({}))?;
     qmp.call("migrate", json!({"uri": format!("exec:cat >'{}'", folder.join("memory").display())}))?;
