@@ -60,9 +60,11 @@ impl RadioBoard {
             }
         }
         Ok(format!(
-            "the agent has a PSS of {pss} KiB, {dirty} KiB of it private and dirty; {} of {} MB are left on the board",
+            "the agent has a PSS of {pss} KiB, {dirty} KiB of it private and dirty; {} of {} MB are left on the board, which took \
+             {} s of processor",
             left / 1024,
-            total / 1024
+            total / 1024,
+            self.machine.processor_seconds()
         ))
     }
 

@@ -147,6 +147,16 @@ impl Machine {
         row.ok_or_else(|| Trouble(format!("no forwarded port in qemu's table:\n{table}")))
     }
 
+    /// The seconds of processor that it has taken so far: what a story takes where nothing else is done.
+    #[must_use]
+    pub fn processor_seconds(&self) -> u64 {
+        let pid = note(&self.folder, "pid").unwrap_or_default();
+        let stat = fs::read_to_string(Path::new("/proc").join(pid).join("stat")).unwrap_or_default();
+        let words = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split_whitespace();
+        // Of programs and of the kernel for them, in hundredths.
+        words.skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>() / 100
+    }
+
     /// Ends the machine and waits for its end.
     pub fn stop(&self) -> Result<(), Trouble> {
         for name in ["air.pid", "pid"] {
