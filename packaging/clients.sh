@@ -24,19 +24,21 @@ library() {
     echo "$folder"
 }
 
+# What these want themselves is as new as they allow: which files there are differs from one kind of machine to another.
 python() {
     python3 -m venv "$1" && "$1/bin/pip" install --quiet --disable-pip-version-check --requirement "$2"
 }
 
+# What is locked, with its digests, and nothing of it is run while it is installed.
 node() {
-    cp "$2" "$1/package.json" &&
-        npm install --silent --no-audit --no-fund --no-package-lock --fetch-retries=1 --prefix "$1"
+    cp "${2%-lock.json}.json" "$2" "$1/" &&
+        npm ci --silent --no-audit --no-fund --ignore-scripts --fetch-retries=1 --prefix "$1"
 }
 
 if folder=$(library fleet/tests/clients/python/requirements.txt python); then
     export CLIENT_PYTHON="$folder/bin/python"
 fi
-if folder=$(library fleet/tests/clients/typescript/package.json node); then
+if folder=$(library fleet/tests/clients/typescript/package-lock.json node); then
     export CLIENT_NODE="$folder"
 fi
 CLIENT_BROWSER=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || CLIENT_BROWSER=
@@ -50,7 +52,7 @@ fi
 "${CARGO:-cargo}" test --quiet --package fleet --test clients
 
 portal=test-harness/portal/clients
-folder=$(library "$portal/package.json" node)
+folder=$(library "$portal/package-lock.json" node)
 cp "$portal"/*.mjs "$folder"
 "${CARGO:-cargo}" build --quiet --package test-harness --example portal
 command node "$folder/every_method.mjs" "$(realpath -m "${CARGO_TARGET_DIR:-target}")/debug/examples/portal"

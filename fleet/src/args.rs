@@ -119,6 +119,13 @@ pub struct Serve {
     /// Megabytes of log entries kept of all parts.
     #[arg(long, value_name = "MB", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
     pub log_megabytes: u32,
+    /// Days that rows of the audit log are kept. Not given: for ever.
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub audit_days: Option<u32>,
+    /// Days that former configurations of parts are kept. Not given: for ever. Revisions of fragments always are: a part may
+    /// name any of them.
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub history_days: Option<u32>,
     /// Seconds between two questions of a device: a change arrives within this.
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=5))]
     pub check_seconds: u64,

@@ -7,6 +7,7 @@
 //! taken once more. Of a server on PostgreSQL the databases are not in it: that is `pg_dump`'s work (docs/database.md).
 
 use std::{
+    collections::BTreeMap,
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Read, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
@@ -25,6 +26,8 @@ use crate::{
 
 /// The note. Its presence says that the folder is a whole backup.
 const NOTE: &str = "backup.json";
+/// Lies in a backup that is being made, and is locked meanwhile.
+const LOCK: &str = ".unfinished-backup";
 /// What later versions may have to read differently.
 const FORMAT: u32 = 1;
 /// Moments tried: each time somebody deleted a module's file while its copy was about to be made.
@@ -40,6 +43,18 @@ pub enum BackupError {
     /// Nothing is overwritten.
     #[error("{path} is there already: name another one")]
     There {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// Another backup is being made under that name, or it is somebody else's folder.
+    #[error("{path} is there and is no backup that was broken off: remove it, or name another folder")]
+    Busy {
+        /// The unfinished folder.
+        path: PathBuf,
+    },
+    /// It ends with `..`, or is the root.
+    #[error("{path} has no name that a folder could get")]
+    Unnamed {
         /// What was named.
         path: PathBuf,
     },
@@ -107,6 +122,9 @@ pub struct Note {
     pub bytes: u64,
     /// Files of the registry whose bytes are not what they were: copied as they are.
     pub damaged: Vec<String>,
+    /// SHA-256 of every file, by its path below the folder. Missing where an earlier version made the backup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<BTreeMap<String, String>>,
 }
 
 /// What is to be backed up.
@@ -127,24 +145,51 @@ pub fn take(wanted: &Wanted<'_>, to: &Path) -> Result<Note, BackupError> {
     if to.exists() {
         return Err(BackupError::There { path: to.into() });
     }
-    let mut name = to.file_name().map(ToOwned::to_owned).unwrap_or_default();
+    let mut name = to.file_name().ok_or_else(|| BackupError::Unnamed { path: to.into() })?.to_owned();
     name.push(".partial");
     let unfinished = to.with_file_name(name);
-    remove(&unfinished)?;
-    folder(&unfinished)?;
+    let lock = begun(&unfinished)?;
     let outcome = fill(wanted, &unfinished).and_then(|note| {
         let text = serde_json::to_string_pretty(&note).unwrap_or_default();
         write(&unfinished.join(NOTE), text.as_bytes())?;
-        sync(&unfinished)?;
+        remove(&unfinished.join(LOCK))?;
+        sync_all(&unfinished)?;
         fs::rename(&unfinished, to).map_err(failed("name", to))?;
-        sync(to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")))?;
+        sync(above(to))?;
         Ok(note)
     });
     if outcome.is_err() {
         // Half a backup is none.
         let _ = remove(&unfinished);
     }
+    drop(lock);
     outcome
+}
+
+/// An empty folder for a backup that begins, locked against others. What a broken-off one left is cleared away; what
+/// nobody has marked as that is somebody else's.
+fn begun(unfinished: &Path) -> Result<File, BackupError> {
+    let busy = || BackupError::Busy { path: unfinished.into() };
+    let lock = unfinished.join(LOCK);
+    let there = fs::symlink_metadata(unfinished).is_ok();
+    let file = match there {
+        true => File::open(&lock).map_err(|_| busy())?,
+        false => {
+            let mut builder = DirBuilder::new();
+            folder(above(unfinished))?;
+            match builder.mode(0o700).create(unfinished) {
+                Err(raced) if raced.kind() == io::ErrorKind::AlreadyExists => return Err(busy()),
+                made => made.map_err(failed("make the folder", unfinished))?,
+            }
+            write(&lock, b"")?;
+            File::open(&lock).map_err(failed("read", &lock))?
+        }
+    };
+    file.try_lock().map_err(|_| busy())?;
+    for name in names(unfinished)?.iter().filter(|name| *name != LOCK) {
+        remove(&unfinished.join(name))?;
+    }
+    Ok(file)
 }
 
 fn fill(wanted: &Wanted<'_>, to: &Path) -> Result<Note, BackupError> {
@@ -157,8 +202,9 @@ fn fill(wanted: &Wanted<'_>, to: &Path) -> Result<Note, BackupError> {
         artifacts: 0,
         bytes: 0,
         damaged: Vec::new(),
+        files: None,
     };
-    let mut copies = Copies { bytes: 0, damaged: Vec::new() };
+    let mut copies = Copies::below(to);
     // First: a server with another key would be of no use.
     if wanted.key {
         copies.copy(&wanted.data.join(KEY_FILE), &to.join(KEY_FILE), 0o600)?;
@@ -179,7 +225,12 @@ fn fill(wanted: &Wanted<'_>, to: &Path) -> Result<Note, BackupError> {
     for below in RELEASES {
         copies.tree(&wanted.data.join("releases").join(below), &to.join("releases").join(below), below != ".")?;
     }
-    (note.bytes, note.damaged) = (note.bytes + copies.bytes, copies.damaged);
+    for name in [STATE_FILE, LOGS_FILE] {
+        if wanted.databases {
+            copies.measure(&to.join(name))?;
+        }
+    }
+    (note.bytes, note.damaged, note.files) = (copies.bytes, copies.damaged, Some(copies.files));
     Ok(note)
 }
 
@@ -201,13 +252,11 @@ fn databases(
             false => Vec::new(),
         };
         // The pages first, in one go: as long as a moment is held, what is written in it stays in the write-ahead log.
-        let mut bytes = 0;
         for (still, name) in [(state, STATE_FILE), (logs, LOGS_FILE)] {
             let path = to.join(name);
             // Of a moment before.
             remove(&path)?;
             still.copy_to(&path)?;
-            bytes += fs::metadata(&path).map_err(failed("read", &path))?.len();
         }
         let gone = digests.iter().map(|digest| Ok((copies.artifact(from, digest, to)?, digest)));
         let gone = gone.filter_map(|one: Result<_, BackupError>| {
@@ -218,7 +267,6 @@ fn databases(
             continue;
         }
         note.artifacts = u64::try_from(digests.len()).unwrap_or_default();
-        note.bytes += bytes;
         return Ok(());
     }
     Err(BackupError::Missing { digest: missing })
@@ -227,15 +275,21 @@ fn databases(
 /// Makes a data folder out of a backup. The server is started with it afterwards as always.
 pub fn restore(from: &Path, data: &Path) -> Result<Note, BackupError> {
     let note = read_note(from)?;
-    let is_empty = fs::read_dir(data).map_or_else(|_| !data.exists(), |mut entries| entries.next().is_none());
+    let there = data.exists();
+    let is_empty = fs::read_dir(data).map_or_else(|_| !there, |mut entries| entries.next().is_none());
     if !is_empty {
         return Err(BackupError::There { path: data.into() });
     }
     folder(data)?;
-    let outcome = put_back(&note, from, data);
+    let outcome = put_back(&note, from, data).and_then(|()| sync(above(data)));
     if outcome.is_err() {
-        // Half a server is none, and would be taken for one.
-        let _ = remove(data);
+        // Half a server is none, and would be taken for one. A folder that was there stays: it may be a mount point.
+        for name in names(data).unwrap_or_default() {
+            let _ = remove(&data.join(name));
+        }
+        if !there {
+            let _ = remove(data);
+        }
     }
     outcome.map(|()| note)
 }
@@ -252,13 +306,15 @@ fn read_note(from: &Path) -> Result<Note, BackupError> {
 }
 
 fn put_back(note: &Note, from: &Path, data: &Path) -> Result<(), BackupError> {
-    let mut copies = Copies { bytes: 0, damaged: Vec::new() };
+    let mut copies = Copies::below(data);
     if note.key {
         copies.copy(&from.join(KEY_FILE), &data.join(KEY_FILE), 0o600)?;
     }
     if note.databases {
         for name in [STATE_FILE, LOGS_FILE] {
             copies.copy(&from.join(name), &data.join(name), 0o600)?;
+            // Before a damaged one is opened.
+            copies.compare(note, name, from)?;
             Still::check(&data.join(name))?;
         }
     }
@@ -272,40 +328,65 @@ fn put_back(note: &Note, from: &Path, data: &Path) -> Result<(), BackupError> {
         return Err(BackupError::Damaged { path: artifacts.join(new) });
     }
     copies.tree(&from.join("releases"), &data.join("releases"), true)?;
+    for name in note.files.iter().flatten().map(|(name, _)| name).chain(copies.files.keys()) {
+        copies.compare(note, name, from)?;
+    }
     if copies.bytes != note.bytes {
         return Err(BackupError::Damaged { path: from.into() });
     }
-    sync(data)
+    sync_all(data)
 }
 
 /// Copies files, each synced, and counts.
 struct Copies {
+    /// The folder that is filled.
+    below: PathBuf,
     bytes: u64,
     damaged: Vec<String>,
+    /// Digests by path.
+    files: BTreeMap<String, String>,
 }
 
 impl Copies {
+    fn below(folder: &Path) -> Self {
+        Self { below: folder.into(), bytes: 0, damaged: Vec::new(), files: BTreeMap::new() }
+    }
+
+    fn note(&mut self, path: &Path, bytes: u64, digest: &str) {
+        // By its parts: a dot among them is no other name.
+        let name: PathBuf = path.strip_prefix(&self.below).unwrap_or(path).components().collect();
+        let name = name.to_string_lossy().into_owned();
+        self.bytes += bytes;
+        self.files.insert(name, digest.to_owned());
+    }
+
+    /// A file that somebody else has written.
+    fn measure(&mut self, path: &Path) -> Result<(), BackupError> {
+        let mut source = File::open(path).map_err(failed("read", path))?;
+        let (bytes, digest) = copied(&mut source, path, &mut io::sink(), path)?;
+        self.note(path, bytes, &digest);
+        Ok(())
+    }
+
+    /// Whether it is what was backed up under that name, or the backup does not say.
+    fn compare(&self, note: &Note, name: &str, from: &Path) -> Result<(), BackupError> {
+        match &note.files {
+            Some(files) if files.get(name) != self.files.get(name) => {
+                Err(BackupError::Damaged { path: from.join(name) })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// One file, and what its bytes are.
     fn copy(&mut self, from: &Path, to: &Path, mode: u32) -> Result<String, BackupError> {
         let mut source = File::open(from).map_err(failed("read", from))?;
         let mut target =
             OpenOptions::new().write(true).create_new(true).mode(mode).open(to).map_err(failed("write", to))?;
-        let mut context = digest::Context::new(&digest::SHA256);
-        let mut chunk = vec![0; CHUNK_BYTES];
-        loop {
-            let count = match source.read(&mut chunk) {
-                Ok(0) => break,
-                Ok(count) => count,
-                Err(again) if again.kind() == io::ErrorKind::Interrupted => continue,
-                Err(why) => return Err(failed("read", from)(why)),
-            };
-            let piece = chunk.get(..count).unwrap_or_default();
-            context.update(piece);
-            target.write_all(piece).map_err(failed("write", to))?;
-            self.bytes += u64::try_from(count).unwrap_or_default();
-        }
+        let (bytes, digest) = copied(&mut source, from, &mut target, to)?;
         target.sync_all().map_err(failed("write", to))?;
-        Ok(hex::encode(context.finish().as_ref()))
+        self.note(to, bytes, &digest);
+        Ok(digest)
     }
 
     /// A file of the registry; false if it is gone. One that was copied for an earlier moment is good for all.
@@ -355,6 +436,25 @@ impl Copies {
     }
 }
 
+/// All bytes of a file to somewhere: how many, and their digest.
+fn copied(source: &mut File, from: &Path, target: &mut impl Write, to: &Path) -> Result<(u64, String), BackupError> {
+    let mut context = digest::Context::new(&digest::SHA256);
+    let (mut chunk, mut bytes) = (vec![0; CHUNK_BYTES], 0);
+    loop {
+        let count = match source.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(again) if again.kind() == io::ErrorKind::Interrupted => continue,
+            Err(why) => return Err(failed("read", from)(why)),
+        };
+        let piece = chunk.get(..count).unwrap_or_default();
+        context.update(piece);
+        target.write_all(piece).map_err(failed("write", to))?;
+        bytes += u64::try_from(count).unwrap_or_default();
+    }
+    Ok((bytes, hex::encode(context.finish().as_ref())))
+}
+
 /// What is in a folder, in order; nothing if there is no such folder.
 fn names(path: &Path) -> Result<Vec<String>, BackupError> {
     let entries = match fs::read_dir(path) {
@@ -377,7 +477,23 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), BackupError> {
     file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed("write", path))
 }
 
-/// The names in a folder, and in those below it, survive a power cut.
+/// The names in a folder, and in all those below it, survive a power cut.
+fn sync_all(path: &Path) -> Result<(), BackupError> {
+    for name in names(path)? {
+        let below = path.join(name);
+        if below.is_dir() {
+            sync_all(&below)?;
+        }
+    }
+    sync(path)
+}
+
+/// The folder in which a folder is.
+fn above(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// The names in a folder survive a power cut.
 fn sync(path: &Path) -> Result<(), BackupError> {
     File::open(path).and_then(|folder| folder.sync_all()).map_err(failed("write", path))
 }

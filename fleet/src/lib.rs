@@ -22,6 +22,7 @@ pub mod downloads;
 pub mod edge;
 pub mod encoded_struct;
 pub mod hex;
+pub mod history;
 pub mod ids;
 pub mod init;
 pub mod install;

@@ -26,7 +26,7 @@ use fleet::{
     authn::KEY_FILE,
     backup, database,
     edge::{ServeError, throttle},
-    init,
+    history, init,
     logs::retention::Limits,
     mail, people, releases, sign_in,
     store::{Durability, OpenError},
@@ -129,6 +129,7 @@ fn serve(serve: Serve) -> Result<(), Failure> {
         address: serve.address,
         check_every: Duration::from_secs(serve.check_seconds),
         log_limits: Limits::new(serve.log_days, serve.log_megabytes_per_part, serve.log_megabytes),
+        history_limits: history::Limits::new(serve.audit_days, serve.history_days),
         organizations_are_open: !serve.no_new_organizations,
         new_key: serve.new_key,
         limits: throttle::Limits {
@@ -283,7 +284,8 @@ fn take_backup(options: args::Backup) -> Result<(), Failure> {
         eprintln!("platform-fleet: the file {digest} of the registry is damaged; it was copied as it is");
     }
     let text = match options.json {
-        true => serde_json::to_string(&note).unwrap_or_default(),
+        // The digests are in the folder.
+        true => serde_json::to_string(&backup::Note { files: None, ..note }).unwrap_or_default(),
         false => {
             let databases = if note.databases { "databases, " } else { "no databases (take them with pg_dump), " };
             let key = if note.key { "the server's key" } else { "no key" };

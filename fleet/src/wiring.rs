@@ -18,7 +18,7 @@ use tokio::{
 use crate::{
     artifacts::{
         self, Artifacts,
-        s3::{Bucket, BucketError, S3},
+        s3::{Bucket, BucketError, PROBED_WITHIN, S3},
         sweep,
     },
     authn::{Authn, KEY_FILE, KeyFileError},
@@ -26,7 +26,7 @@ use crate::{
     clock::Clock,
     context::Context,
     edge::{self, Certificate, Edge, ServeError, TlsError, metrics::Metrics, proxy::Network, throttle},
-    ids,
+    history, ids,
     limits::{CONNECTIONS_MAX, STRANGER_FOR, UPLOAD_IDLE_MAX, UPLOADS_MAX},
     logs::{self, Logs},
     mail::{self, Mail, MailSetupError},
@@ -60,6 +60,8 @@ pub struct Options {
     pub check_every: Duration,
     /// How much of the logs is kept.
     pub log_limits: logs::retention::Limits,
+    /// How much of the history is kept.
+    pub history_limits: history::Limits,
     /// Whether callers may create organizations.
     pub organizations_are_open: bool,
     /// An upload from which nothing has come for this long is given up.
@@ -97,6 +99,7 @@ impl Default for Options {
             durability: Durability::default(),
             check_every: CHECK_EVERY,
             log_limits: logs::retention::Limits::default(),
+            history_limits: history::Limits::default(),
             organizations_are_open: true,
             new_key: false,
             upload_idle: UPLOAD_IDLE_MAX,
@@ -179,6 +182,7 @@ pub struct Running {
     feeding: JoinHandle<()>,
     pruning: JoinHandle<()>,
     sweeping: JoinHandle<()>,
+    forgetting: JoinHandle<()>,
     mailing: JoinHandle<()>,
 }
 
@@ -198,6 +202,7 @@ impl Running {
         let _ = self.feeding.await;
         let _ = self.pruning.await;
         let _ = self.sweeping.await;
+        let _ = self.forgetting.await;
         let _ = self.mailing.await;
         // Those that called while the others were let go.
         write_down(&self.context).await;
@@ -292,6 +297,9 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let url = known.clone().unwrap_or(here);
     let (stop, stopped) = watch::channel(false);
     let context = Arc::new(context(&options, known, stopped.clone()).await?);
+    if let Some(bucket) = &options.bucket {
+        S3::of(bucket)?.probe(bucket, PROBED_WITHIN).await?;
+    }
     if let Err(problem) = upgrade::finish(&context).await {
         // The next start goes on; until then an item may be deleted that an old configuration names.
         tracing::warn!(%problem, "what older configurations use of the registry is not noted yet");
@@ -305,6 +313,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let clock_work = tokio::spawn(write_presence(context.clone(), stopped.clone()));
     let pruning = tokio::spawn(logs::retention::keep_pruned(context.clone(), stopped.clone()));
     let sweeping = tokio::spawn(sweep::keep_swept(context.clone(), stopped.clone()));
+    let forgetting = tokio::spawn(history::keep_short(context.clone(), options.history_limits, stopped.clone()));
     let mailing = tokio::spawn(mail::keep_sent(context.clone(), stopped.clone()));
     let (reload, reloaded) = watch::channel(0);
     let port = tokio::spawn(edge::serve(port, context.clone(), reloaded, stopped));
@@ -321,6 +330,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         feeding,
         pruning,
         sweeping,
+        forgetting,
         mailing,
     })
 }

@@ -128,9 +128,18 @@ async fn what_was_acknowledged_before_a_backup_is_in_it() {
     }
     assert!(after > 0, "the load went on meanwhile");
     assert_eq!((note.artifacts, note.databases, note.key, note.damaged.len()), (1, !ON_POSTGRES, true, 0));
-    for name in ["", "server.key", "backup.json"] {
-        assert_eq!(fs::metadata(to.join(name)).unwrap().permissions().mode() & 0o077, 0, "{name:?}");
+    let closed = |name: &str| fs::metadata(to.join(name)).unwrap().permissions().mode() & 0o077 == 0;
+    let artifact = format!("artifacts/sha256/{}", digest_of(FILE));
+    for name in ["", "server.key", "backup.json", "artifacts", "artifacts/sha256", &artifact] {
+        assert!(closed(name), "{name:?}");
     }
+    for name in ["state.db", "logs.db"].iter().filter(|_| !ON_POSTGRES) {
+        assert!(closed(name), "{name:?}");
+    }
+    let files = note.files.as_ref().unwrap();
+    assert_eq!(files[&artifact], digest_of(FILE));
+    assert_eq!(files.contains_key("state.db"), !ON_POSTGRES);
+    assert!(files.contains_key("server.key") && files.contains_key("releases/channel/stable.json"), "{files:?}");
     assert!(!to.join("releases/.1.part").exists(), "what was not whole yet");
     let again = backup::take(&wanted(&data), &to).unwrap_err();
     assert!(matches!(again, BackupError::There { .. }), "{again}");
@@ -204,6 +213,46 @@ async fn what_is_no_whole_backup_is_refused() {
     let lost = copy("d");
     fs::remove_file(lost.join("artifacts/sha256").join(digest_of(FILE))).unwrap();
     assert!(matches!(refused(&lost), BackupError::Damaged { .. }));
+    // One bit, where no checker of databases looks: each file has its digest.
+    let flip = |folder: &Path, name: &str| {
+        let mut bytes = fs::read(folder.join(name)).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        fs::write(folder.join(name), bytes).unwrap();
+    };
+    for (n, name) in
+        ["server.key", "state.db", "logs.db"].into_iter().enumerate().filter(|(n, _)| *n == 0 || !ON_POSTGRES)
+    {
+        let flipped = copy(&format!("flipped{n}"));
+        flip(&flipped, name);
+        let why = refused(&flipped);
+        assert!(matches!(&why, BackupError::Damaged { path } if path.ends_with(name)), "{name}: {why}");
+    }
+    let more = copy("more");
+    fs::create_dir_all(more.join("releases")).unwrap();
+    fs::write(more.join("releases/root.9.json"), "{}").unwrap();
+    assert!(matches!(refused(&more), BackupError::Damaged { .. }), "a file that was not backed up");
+    // A folder that somebody made for it stays, whatever becomes of the rest.
+    fs::create_dir(path("mounted")).unwrap();
+    assert!(backup::restore(&more, &path("mounted")).is_err());
+    assert_eq!(fs::read_dir(path("mounted")).unwrap().count(), 0);
+
+    // What lies where the unfinished backup goes: somebody's own folder, one that is being made, one that was broken off.
+    let partial = path("own.partial");
+    fs::create_dir(&partial).unwrap();
+    fs::write(partial.join("diary"), "dear").unwrap();
+    assert!(matches!(backup::take(&wanted(&data), &path("own")), Err(BackupError::Busy { .. })));
+    assert_eq!(fs::read_to_string(partial.join("diary")).unwrap(), "dear");
+    let lock = fs::File::create(partial.join(".unfinished-backup")).unwrap();
+    lock.lock().unwrap();
+    assert!(matches!(backup::take(&wanted(&data), &path("own")), Err(BackupError::Busy { .. })));
+    assert!(partial.join("diary").exists());
+    drop(lock);
+    backup::take(&wanted(&data), &path("own")).unwrap();
+    assert!(!partial.exists() && !path("own/diary").exists() && !path("own/.unfinished-backup").exists());
+    assert!(matches!(
+        backup::take(&wanted(&data), &path("x/..")),
+        Err(BackupError::Unnamed { .. } | BackupError::There { .. })
+    ));
     if !ON_POSTGRES {
         let cut = copy("e");
         let state = fs::read(cut.join("state.db")).unwrap();

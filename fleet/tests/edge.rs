@@ -2,6 +2,8 @@
 
 mod world;
 
+#[path = "edge/history.rs"]
+mod history;
 #[path = "edge/json.rs"]
 mod json;
 #[path = "edge/limits.rs"]

@@ -113,6 +113,36 @@ fn ends(context: &Context, caller: &Caller) -> End {
     })
 }
 
+/// What a caller sends for as long as it likes; cut off when the answer would be.
+pub(super) fn until_end(context: &Context, caller: &Caller, body: Body) -> Body {
+    Body::new(Cut { inner: body, ends: ends(context, caller), ended: false })
+}
+
+struct Cut {
+    inner: Body,
+    ends: End,
+    ended: bool,
+}
+
+impl http_body::Body for Cut {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        poller: &mut Poller<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        if let Poll::Ready(status) = self.ends.as_mut().poll(poller) {
+            self.ended = true;
+            return Poll::Ready(Some(Err(status)));
+        }
+        Pin::new(&mut self.inner).poll_frame(poller)
+    }
+}
+
 /// The body of a stream.
 struct Watched {
     inner: Body,

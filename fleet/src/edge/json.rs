@@ -19,7 +19,7 @@ use tokio::{sync::Semaphore, time::timeout};
 use tonic::{Code, Status, body::Body};
 use tonic_types::StatusExt;
 
-use super::{Peer, Services, alias, calls};
+use super::{Peer, Services, alias, calls, slow};
 use crate::{
     authn::Caller,
     contract,
@@ -86,6 +86,8 @@ pub(super) async fn answer(
         },
         Err((caller, status)) => (caller, Err(status)),
     };
+    let key = context.throttle.of_caller(&caller);
+    let told = told.and_then(|content| slow::whole(&context.throttle, key, &call.path, content));
     let code = told.as_ref().err().map_or(Code::Ok, Status::code);
     let mut answer = match told {
         Ok(content) if form == Form::Json => response(StatusCode::OK, "application/json", content),
@@ -264,8 +266,8 @@ async fn replied(form: Form, method: &MethodDescriptor, answer: Response<Body>) 
     .await
 }
 
-fn response(status: StatusCode, kind: &'static str, content: Bytes) -> Response<Body> {
-    let mut answer = Response::new(Body::new(Full::from(content)));
+fn response(status: StatusCode, kind: &'static str, content: Body) -> Response<Body> {
+    let mut answer = Response::new(content);
     *answer.status_mut() = status;
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     answer
@@ -275,7 +277,7 @@ fn response(status: StatusCode, kind: &'static str, content: Bytes) -> Response<
 fn refused(status: &Status) -> Response<Body> {
     let (number, _) = code(status.code());
     let http = StatusCode::from_u16(number).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut answer = response(http, "application/json", Bytes::from(error(status).to_string()));
+    let mut answer = response(http, "application/json", Body::new(Full::from(error(status).to_string())));
     let details = status.get_details_retry_info();
     if let Some(delay) = details.and_then(|retry| retry.retry_delay) {
         // In whole seconds, and never "at once".
@@ -290,7 +292,7 @@ fn ended(status: &Status, json: bool) -> Response<Body> {
     let length = u32::try_from(text.len()).unwrap_or_default().to_be_bytes();
     let framed = Bytes::from([&[2], &length[..], text.as_bytes()].concat());
     let kind = if json { "application/connect+json" } else { "application/connect+proto" };
-    response(StatusCode::OK, kind, framed)
+    response(StatusCode::OK, kind, Body::new(Full::from(framed)))
 }
 
 fn error(status: &Status) -> Value {

@@ -15,6 +15,7 @@ mod places;
 pub mod proxy;
 mod reflection;
 mod serve;
+mod slow;
 pub mod throttle;
 mod tls;
 mod upload;
@@ -108,7 +109,18 @@ impl Services {
         let context = self.context.clone();
         let call = calls::Call::begins(request.uri().path(), request.headers());
         let (caller, answer, permit) = match self.enter(&call.path, request.headers(), peer).await {
-            Ok((caller, permit)) => (caller.clone(), self.dispatch(&call.path, caller, request).await, permit),
+            Ok((caller, permit)) => {
+                let mut answer = self.dispatch(&call.path, caller.clone(), request).await;
+                // What others answer is small.
+                if call.path.starts_with("/platform.app.v1.AppService/") && !is_stream(&call.path) {
+                    let key = context.throttle.of_caller(&caller);
+                    answer = match answer {
+                        Ok(made) => slow::counted(&context.throttle, key, &call.path, made).await,
+                        refused => refused,
+                    };
+                }
+                (caller, answer, permit)
+            }
             Err((caller, status)) => (caller, Err(status), None),
         };
         let mut answer = answer.unwrap_or_else(Status::into_http);
@@ -173,6 +185,9 @@ impl Services {
             return Ok(upload::answer(&self.context, caller, request).await);
         }
         let within = time_limit(request.headers());
+        if path.starts_with("/grpc.reflection.") {
+            request = request.map(|body| calls::until_end(&self.context, &caller, body));
+        }
         request.extensions_mut().insert(caller);
         let service = path.get(1..).and_then(|path| path.split_once('/')).map(|(service, _)| service);
         let answer: Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>> = match service {

@@ -10,7 +10,7 @@ use std::{
     pin::{Pin, pin},
     sync::Arc,
     task::{Context as Poller, Poll},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use http::Request;
@@ -23,7 +23,7 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
     sync::watch,
-    time::timeout,
+    time::{Sleep, timeout},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tonic::body::Body;
@@ -271,12 +271,18 @@ impl AsyncWrite for Wire {
     }
 }
 
+/// A peer that has kept us waiting for this long, all in all …
+const STALLED_WITHIN: Duration = Duration::from_secs(60);
+/// … while it took less than this is given up: a kilobyte a second is less than any line has.
+const STALLED_BYTES: usize = 64 * 1024;
+
 /// What an HTTP/2 client says first.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A stream whose first bytes were read already, to know what it speaks.
 struct Begun<S> {
     stream: S,
+    stalled: Stalled,
     first: [u8; PREFACE.len()],
     /// Read from the stream, and handed on.
     read: usize,
@@ -287,7 +293,8 @@ impl<S: AsyncRead + Unpin> Begun<S> {
     /// Reads as far as it takes to tell HTTP/2 from anything else. Nothing if the peer does not say that much in time:
     /// what waits for these bytes further on waits without end.
     async fn new(stream: S, within: Duration) -> Option<Self> {
-        let mut begun = Self { stream, first: [0; PREFACE.len()], read: 0, given: 0 };
+        let stalled = Stalled { within: STALLED_WITHIN, written: 0, waited: Duration::ZERO, since: None, timer: None };
+        let mut begun = Self { stream, stalled, first: [0; PREFACE.len()], read: 0, given: 0 };
         let tell = async {
             while begun.read < PREFACE.len() && begun.first.get(..begun.read) == PREFACE.get(..begun.read) {
                 match begun.stream.read(begun.first.get_mut(begun.read..).unwrap_or_default()).await {
@@ -315,17 +322,58 @@ impl<S: AsyncRead + Unpin> AsyncRead for Begun<S> {
     }
 }
 
+/// How long a peer keeps us waiting that does not read.
+struct Stalled {
+    within: Duration,
+    /// Bytes taken since it was looked at last.
+    written: usize,
+    /// How long was waited for them.
+    waited: Duration,
+    since: Option<Instant>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Stalled {
+    /// What became of a write; an end where too little was taken for too long.
+    fn after(&mut self, poller: &mut Poller<'_>, outcome: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        let Poll::Ready(done) = outcome else {
+            let since = *self.since.get_or_insert_with(Instant::now);
+            let left = self.within.saturating_sub(self.waited);
+            let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until((since + left).into())));
+            return match timer.as_mut().poll(poller) {
+                Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+                Poll::Pending => Poll::Pending,
+            };
+        };
+        // Usually nobody was waited for.
+        if let Some(since) = self.since.take() {
+            self.timer = None;
+            self.waited += since.elapsed();
+        }
+        if !self.waited.is_zero() {
+            self.written += done.as_ref().map_or(0, |bytes| *bytes);
+            if self.written >= STALLED_BYTES {
+                (self.written, self.waited) = (0, Duration::ZERO);
+            }
+        }
+        Poll::Ready(done)
+    }
+}
+
 impl<S: AsyncWrite + Unpin> AsyncWrite for Begun<S> {
     fn poll_write(mut self: Pin<&mut Self>, poller: &mut Poller<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(poller, bytes)
+        let outcome = Pin::new(&mut self.stream).poll_write(poller, bytes);
+        self.stalled.after(poller, outcome)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, poller: &mut Poller<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(poller)
+        let outcome = Pin::new(&mut self.stream).poll_flush(poller).map_ok(|()| 0);
+        self.stalled.after(poller, outcome).map_ok(drop)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, poller: &mut Poller<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(poller)
+        let outcome = Pin::new(&mut self.stream).poll_shutdown(poller).map_ok(|()| 0);
+        self.stalled.after(poller, outcome).map_ok(drop)
     }
 
     fn poll_write_vectored(
@@ -333,7 +381,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Begun<S> {
         poller: &mut Poller<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(poller, pieces)
+        let outcome = Pin::new(&mut self.stream).poll_write_vectored(poller, pieces);
+        self.stalled.after(poller, outcome)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -406,5 +455,24 @@ mod tests {
         client.write_all(&PREFACE[..20]).await.unwrap();
         assert!(Begun::new(server, Duration::from_millis(20)).await.is_none());
         assert!(client.write_all(b"x").await.is_err(), "it was hung up on");
+    }
+
+    #[tokio::test]
+    async fn who_does_not_read_is_not_written_to_for_ever() {
+        let (mut client, server) = tokio::io::duplex(1024);
+        client.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+        let mut begun = Begun::new(server, Duration::from_secs(60)).await.unwrap();
+        begun.stalled.within = Duration::from_millis(50);
+        // Who reads, however late, is written to.
+        let reading = tokio::spawn(async move {
+            let mut taken = vec![0; 1 << 20];
+            client.read_exact(&mut taken).await.unwrap();
+            client
+        });
+        begun.write_all(&vec![7; 1 << 20]).await.unwrap();
+        let client = reading.await.unwrap();
+        let why = begun.write_all(&[7; 4096]).await.unwrap_err();
+        assert_eq!(why.kind(), io::ErrorKind::TimedOut);
+        drop(client);
     }
 }

@@ -16,6 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::slow::Unread;
 use crate::{
     authn::{Caller, Who},
     refusal::Refusal,
@@ -67,11 +68,13 @@ pub enum Limit {
     OpenCalls,
     /// See [`Limits::failures_per_address`], and the same for one id.
     SignIns,
+    /// Of large answers that are left unread.
+    UnreadBytes,
 }
 
 impl Limit {
     /// Every one.
-    pub const ALL: [Self; 4] = [Self::Calls, Self::Streams, Self::OpenCalls, Self::SignIns];
+    pub const ALL: [Self; 5] = [Self::Calls, Self::Streams, Self::OpenCalls, Self::SignIns, Self::UnreadBytes];
 
     /// Its name for programs.
     pub fn word(self) -> &'static str {
@@ -80,6 +83,7 @@ impl Limit {
             Self::Streams => "streams_per_key",
             Self::OpenCalls => "open_calls_per_address",
             Self::SignIns => "sign_in_failures",
+            Self::UnreadBytes => "unread_bytes",
         }
     }
 }
@@ -94,6 +98,7 @@ pub struct Throttle {
     /// Who was wrong: apart, because whoever makes up ids fills it.
     wrong: Table,
     streams: Mutex<HashMap<u64, u32>>,
+    pub(super) unread: Arc<Unread>,
     refused: [AtomicU64; Limit::ALL.len()],
 }
 
@@ -156,6 +161,7 @@ impl Throttle {
             callers: Table::default(),
             wrong: Table::default(),
             streams: Mutex::default(),
+            unread: Arc::default(),
             refused: std::array::from_fn(|_| AtomicU64::new(0)),
         }
     }
@@ -264,12 +270,13 @@ impl Throttle {
         ]
     }
 
-    fn refuse(&self, limit: Limit, message: String, wait: Duration) -> Refusal {
+    pub(super) fn refuse(&self, limit: Limit, message: String, wait: Duration) -> Refusal {
         self.refused[limit as usize].fetch_add(1, Relaxed);
         Refusal::too_many(limit.word(), message, wait)
     }
 
-    fn of_caller(&self, caller: &Caller) -> u64 {
+    /// Under which a caller is counted.
+    pub(super) fn of_caller(&self, caller: &Caller) -> u64 {
         match caller.who() {
             Who::ApiKey { id, .. } => self.key(&("key", id)),
             Who::Part { part } | Who::LocationSecret { part, .. } => self.key(&("part", part)),

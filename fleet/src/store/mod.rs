@@ -18,6 +18,7 @@ pub mod devices;
 pub mod duties;
 pub mod fragment_users;
 pub mod fragments;
+pub mod history;
 pub mod identities;
 pub mod invites;
 pub mod keys;

@@ -189,3 +189,61 @@ async fn where_a_call_comes_from_is_believed_of_proxies_only() {
     assert!(event.contains("\"203.0.113.7\""), "{event}");
     world.end().await;
 }
+
+/// Calls whose answers nobody reads: over HTTP/2, where pings are answered all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_that_nobody_reads_are_bounded_by_caller_and_given_back() {
+    let world = World::new().await;
+    let owner = world.owner("Acme").await;
+    let other = world.key(&owner, "operator", "organization", &owner.organization).await;
+    let location = owner.location("North", None).await;
+    let part = owner.main_part(&owner.machine(&location, "arm").await).await;
+    let config = format!(r#"{{"text": "{}"}}"#, "x".repeat(1000 * 1000));
+    let change = UpdateRobotPartRequest {
+        id: part.id.clone(),
+        name: part.name.clone(),
+        robot_config_json: Some(config),
+        ..Default::default()
+    };
+    owner.client.app::<_, UpdateRobotPartResponse>("UpdateRobotPart", change.clone()).await.unwrap();
+    let get = || GetRobotPartRequest { id: part.id.clone() };
+    let path = "/platform.app.v1.AppService/GetRobotPart";
+    // Some megabyte each; 32 MiB are one caller's.
+    let mut unread = Vec::new();
+    let refused = loop {
+        match owner.client.try_stream(path, get()).await {
+            Ok(answer) => unread.push(answer),
+            Err(refused) => break refused,
+        }
+        assert!(unread.len() < 64, "no end of it");
+    };
+    assert!(unread.len() >= 8, "{}", unread.len());
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert_eq!(refused.get_details_error_info().unwrap().metadata["limit"], "unread_bytes");
+    assert!(refused.get_details_retry_info().is_some());
+    // What is small is answered, what changes something too, and others do not notice.
+    assert_eq!(code(list(&owner.client).await), Code::Ok);
+    let change = owner.client.app::<_, UpdateRobotPartResponse>("UpdateRobotPart", change);
+    assert_eq!(code(change.await), Code::Ok);
+    let found: GetRobotPartResponse = other.app("GetRobotPart", get()).await.unwrap();
+    assert!(found.config_json.contains(&"x".repeat(1000 * 1000)), "a whole answer, in pieces");
+    // As JSON the same.
+    let token = format!("Bearer {}", owner.client.token.clone().unwrap());
+    let headers = [("Content-Type", "application/json"), ("Authorization", &*token)];
+    let body = json!({"id": part.id}).to_string();
+    assert_eq!(ask(&world, "POST", path, &headers, body.as_bytes()).await.status, 429);
+    let page = String::from_utf8(ask(&world, "GET", "/metrics", &[], b"").await.body).unwrap();
+    assert!(!page.contains("fleet_refused_total{limit=\"unread_bytes\"} 0"), "{page}");
+    // Read, or given up, it is room again.
+    drop(unread);
+    let again = async {
+        while owner.client.app::<_, GetRobotPartResponse>("GetRobotPart", get()).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, again).await.expect("there is room again");
+    let whole = ask(&world, "POST", path, &headers, body.as_bytes()).await;
+    assert_eq!(whole.status, 200);
+    assert!(whole.header("content-length").is_some() && whole.body.len() > 1_000_000);
+    world.end().await;
+}

@@ -22,6 +22,7 @@ use object_store::{
 use tokio::{
     runtime::Handle,
     sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
 };
 use tokio_stream::StreamExt;
 
@@ -39,6 +40,8 @@ const IN_MEMORY_MAX: usize = 16;
 const PIECE_WITHIN: Duration = Duration::from_secs(30);
 /// What lies in `incoming` for longer was left behind: the longest upload takes hours.
 const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long the start waits for the bucket's first answer.
+pub const PROBED_WITHIN: Duration = Duration::from_secs(5);
 /// Ends the name of the note beside an upload in parts. The note holds what the store calls it.
 const NOTE: &str = ".upload";
 
@@ -57,6 +60,28 @@ impl S3 {
         let store = Arc::new(bucket.store(wire::Connector::new()?)?);
         let room = Arc::new(Semaphore::new(IN_MEMORY_MAX));
         Ok(Self { store, prefix: bucket.prefix.clone(), room, abandoned_after: ABANDONED_AFTER })
+    }
+
+    /// Asks the bucket something, so that a wrong key, name or region is said at the start. One that does not answer may
+    /// later, and is waited for `within`.
+    pub async fn probe(&self, bucket: &Bucket, within: Duration) -> Result<(), BucketError> {
+        let mut listed = self.store.list(Some(&self.incoming()));
+        match timeout(within, listed.next()).await {
+            Ok(None | Some(Ok(_))) => Ok(()),
+            Ok(Some(Err(problem))) => match bucket.complaint(&problem) {
+                Some(complaint) => Err(complaint),
+                None => {
+                    tracing::warn!(%problem, "the bucket cannot be used at the moment: files of the registry neither");
+                    Ok(())
+                }
+            },
+            Err(_) => {
+                tracing::warn!(
+                    "the bucket does not answer: files of the registry cannot be read or written until it does"
+                );
+                Ok(())
+            }
+        }
     }
 
     /// With another idea of what was left behind; for tests.

@@ -12,7 +12,7 @@ use std::{
 
 use api::Secret;
 use object_store::{
-    RetryConfig,
+    Error as StoreError, RetryConfig,
     aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey},
     path::Path as Key,
 };
@@ -62,6 +62,33 @@ pub enum BucketError {
     /// The library refuses what it was given.
     #[error("the bucket cannot be used: {0}")]
     Refused(String),
+    /// Asked at the start: wrong keys, or ones that may not look into it.
+    #[error(
+        "the bucket {name} refuses these keys: look at AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and that they may \
+         s3:ListBucket there: {why}"
+    )]
+    Denied {
+        /// Which.
+        name: String,
+        /// What the store said.
+        why: String,
+    },
+    /// Asked at the start.
+    #[error("there is no bucket {name} at that endpoint: look at --artifacts and AWS_ENDPOINT_URL: {why}")]
+    NoSuchBucket {
+        /// Which.
+        name: String,
+        /// What the store said.
+        why: String,
+    },
+    /// Asked at the start.
+    #[error("the bucket {name} is in another region: look at AWS_REGION: {why}")]
+    OtherRegion {
+        /// Which.
+        name: String,
+        /// What the store said.
+        why: String,
+    },
     /// This system trusts nobody, or TLS cannot be used.
     #[error("the bucket cannot be reached by TLS: {0}")]
     Tls(String),
@@ -76,6 +103,29 @@ pub struct Bucket {
 }
 
 impl Bucket {
+    /// What a first question found out that no later one would change; nothing where that may pass.
+    pub(super) fn complaint(&self, problem: &StoreError) -> Option<BucketError> {
+        let (name, mut why) = (self.name.clone(), problem.to_string());
+        // On one line.
+        why.retain(|letter| !letter.is_control());
+        let says = |words: &[&str]| words.iter().any(|word| why.contains(word));
+        // First: some stores say with 403 what others say with 400 or a redirect.
+        if says(&["AuthorizationHeaderMalformed", "PermanentRedirect", "IncorrectEndpoint"]) {
+            return Some(BucketError::OtherRegion { name, why });
+        }
+        match problem {
+            StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => {
+                Some(BucketError::Denied { name, why })
+            }
+            StoreError::NotFound { .. } => Some(BucketError::NoSuchBucket { name, why }),
+            _ if says(&["InvalidAccessKeyId", "NotSignedUp", "SignatureDoesNotMatch", "AccessDenied"]) => {
+                Some(BucketError::Denied { name, why })
+            }
+            _ if says(&["NoSuchBucket"]) => Some(BucketError::NoSuchBucket { name, why }),
+            _ => None,
+        }
+    }
+
     /// From the arguments, and the environment.
     pub fn named(address: Option<&str>, credentials: Option<&Path>) -> Result<Option<Self>, BucketError> {
         let environment =

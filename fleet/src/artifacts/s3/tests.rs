@@ -123,3 +123,33 @@ async fn a_bucket_that_fails_is_told_and_recovers_by_itself() {
     let stranger = S3::of(&Bucket::from(&address, variables, None).unwrap()).unwrap();
     assert!(matches!(stranger.open("there", 0, 5).await.map(drop), Err(ArtifactError::Failed(_))));
 }
+
+#[tokio::test]
+async fn a_wrong_key_or_name_is_said_at_the_start_and_silence_is_not_the_end() {
+    let fixture = Fixture::new().await;
+    let probe = async |address: &str, more: &[(&str, &str)], seconds| {
+        let mut variables = fixture.server.variables();
+        variables.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        let bucket = Bucket::from(address, variables, None).unwrap();
+        S3::of(&bucket).unwrap().probe(&bucket, Duration::from_secs(seconds)).await
+    };
+    let ours = format!("s3://{}/of/fleet", test_s3::BUCKET);
+    probe(&ours, &[], 60).await.unwrap();
+    let wrong = [("AWS_SECRET_ACCESS_KEY", "planted-secret")];
+    let why = probe(&ours, &wrong, 60).await.expect_err("a wrong secret").to_string();
+    assert!(why.contains("AWS_SECRET_ACCESS_KEY") && !why.contains("planted") && !why.contains('\n'), "{why}");
+    // What a store in the cloud says about another region.
+    let bucket = Bucket::from(&ours, [], None).unwrap();
+    let said = "<Code>AuthorizationHeaderMalformed</Code><Message>expecting 'eu-west-1'</Message>";
+    let problem = StoreError::Generic { store: "S3", source: said.into() };
+    assert!(matches!(bucket.complaint(&problem), Some(BucketError::OtherRegion { .. })));
+    let unknown = StoreError::Generic { store: "S3", source: "<Code>InvalidAccessKeyId</Code>".into() };
+    assert!(matches!(bucket.complaint(&unknown), Some(BucketError::Denied { .. })));
+    let missing = StoreError::NotFound { path: "of/fleet".into(), source: "<Code>NoSuchBucket</Code>".into() };
+    let complaint = bucket.complaint(&missing).unwrap().to_string();
+    assert!(complaint.contains("there is no bucket fleet"), "{complaint}");
+    let passing = StoreError::Generic { store: "S3", source: "error sending request".into() };
+    assert!(bucket.complaint(&passing).is_none());
+    fixture.server.answer(false);
+    probe(&ours, &[], 0).await.unwrap();
+}
