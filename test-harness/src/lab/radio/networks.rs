@@ -114,7 +114,7 @@ fn profiles(board: &RadioBoard) -> Option<Vec<String>> {
 
 /// The board's radio is in this network, and NetworkManager is done with it: version 1.42 never notices an access
 /// point that vanishes between the address and that.
-fn linked(board: &RadioBoard, name: &str) -> Option<()> {
+pub(super) fn linked(board: &RadioBoard, name: &str) -> Option<()> {
     let link = board.run("iw dev wlan0 link").ok()?;
     link.lines().find(|line| line.trim().strip_prefix("SSID: ") == Some(name))?;
     let said = board.run("nmcli --terse --fields DEVICE,STATE device").ok()?;

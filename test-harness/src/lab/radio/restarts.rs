@@ -4,6 +4,7 @@ use super::{
     bluetooth::offered,
     board::RadioBoard,
     doors::{GIVEN, closed, network, says, unsaid},
+    networks::linked,
     visitor::{Visitor, doors, until},
 };
 use crate::{
@@ -104,7 +105,8 @@ pub(super) fn in_a_join(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     stage.saw("NetworkManager and bluetoothd are restarted in the middle");
     let mut again = 0;
     until(&board, "an agent that is online", || {
-        if site.status().ok()?.agent_version == FIRST {
+        // It may have been online by what was just torn down: what counts is a link of the manager that runs now.
+        if linked(&board, "HomeNet").is_some() && reached(&board) && site.status().ok()?.agent_version == FIRST {
             return Some(());
         }
         // It may have failed with a reason, and then the person gives it again.
@@ -125,6 +127,12 @@ pub(super) fn in_a_join(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     stage.saw("one agent all the time; nothing left of the hotspot; no secret in a log");
     stage.saw(format!("at the end {}", board.weighs()?));
     Ok(Vec::new())
+}
+
+/// The agent has reached its fleet server.
+fn reached(board: &RadioBoard) -> bool {
+    let said = Target::ask(board, "platform-agent status --json").map(|(_, said)| said).unwrap_or_default();
+    said.contains("\"reach\": \"REACH_REACHED\"")
 }
 
 /// The agent is the one of the beginning.
