@@ -38,14 +38,6 @@ fn given() -> Value {
 pub(super) fn known(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     let site = stage.site()?;
     let board = begun(stage, &site, &format!("{}; {HOME}", cafe("wpa3")))?;
-    until(&board, "the cable's address by hand", || {
-        board.run("ip -4 address show eth0 && ip route").ok().filter(|said| {
-            said.contains("192.168.88.7/24")
-                && said.contains("default via 192.168.88.1 dev eth0 proto static metric 150")
-        })
-    })?;
-    stage.saw("a cable with its address by hand");
-
     board.machine().plug_cable(false)?;
     heard_from(&site, &board, "CafeNet")?;
     stage.saw("without the cable: the higher priority (WPA3 only), and not the other one (WPA2)");
@@ -103,6 +95,13 @@ fn begun(stage: &Stage<'_>, site: &Site, air: &str) -> Result<RadioBoard, Troubl
     site.until_ready(&board)?;
     until(&board, "three profiles of the agent", || (profiles(&board)?.len() == 3).then_some(()))?;
     stage.saw("installed, online by cable, three profiles");
+    until(&board, "the cable's address by hand", || {
+        board.run("ip -4 address show eth0 && ip route").ok().filter(|said| {
+            said.contains("192.168.88.7/24")
+                && said.contains("default via 192.168.88.1 dev eth0 proto static metric 150")
+        })
+    })?;
+    stage.saw("a cable with its address by hand");
     Ok(board)
 }
 
