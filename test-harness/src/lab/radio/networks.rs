@@ -1,5 +1,6 @@
 //! Stories of known networks: what the configuration gives is there, tried, left, found again and taken away.
 
+use api::pb::platform::fleet::v1::DeviceStatus;
 use serde_json::{Value, json};
 
 use super::{board::RadioBoard, doors::unsaid, visitor::until};
@@ -38,8 +39,9 @@ fn given() -> Value {
 pub(super) fn known(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     let site = stage.site()?;
     let board = begun(stage, &site, &format!("{}; {HOME}", cafe("wpa3")))?;
+    let since = uptime(&board)?;
     board.machine().plug_cable(false)?;
-    heard_from(&site, &board, "CafeNet")?;
+    heard_from(&site, &board, "CafeNet", since)?;
     stage.saw("without the cable: the higher priority (WPA3 only), and not the other one (WPA2)");
 
     // Passwords: in files of root only, in no log.
@@ -66,16 +68,19 @@ pub(super) fn known(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
 pub(super) fn loss(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     let site = stage.site()?;
     let board = begun(stage, &site, &format!("{}; {HOME} --hidden", cafe("mixed")))?;
+    let since = uptime(&board)?;
     board.machine().plug_cable(false)?;
-    heard_from(&site, &board, "CafeNet")?;
+    heard_from(&site, &board, "CafeNet", since)?;
     stage.saw("online by the higher priority (WPA2 and WPA3 mixed)");
 
+    let since = uptime(&board)?;
     board.run("kill -KILL $(cat /run/lab/cafe/hostapd.pid); ip -n cafe link set wlan3 down")?;
-    heard_from(&site, &board, "HomeNet")?;
+    heard_from(&site, &board, "HomeNet", since)?;
     stage.saw("its access point was killed: the next (hidden, WPA2), reported");
 
+    let since = uptime(&board)?;
     board.run(&format!("{}; lab-ap down home", cafe("wpa3")))?;
-    heard_from(&site, &board, "CafeNet")?;
+    heard_from(&site, &board, "CafeNet", since)?;
     stage.saw("that one ended, and the first is back as WPA3 only: found again, reported");
     unsaid(&board, &PASSWORDS)?;
     stage.saw(format!("at the end {}", board.weighs()?));
@@ -120,11 +125,18 @@ pub(super) fn linked(board: &RadioBoard, name: &str) -> Option<()> {
     said.lines().any(|line| line == "wlan0:connected").then_some(())
 }
 
-/// What the device was connected by is gone: it joins this network, and what it reports then goes through it.
-fn heard_from(site: &Site, board: &RadioBoard, name: &str) -> Result<(), Trouble> {
-    // Nothing reaches the server between the loss, which was before this, and the next network. It reports at once when it
-    // is reached again, and then only every ten minutes.
-    let lost = board.run("cut -d. -f1 /proc/uptime")?.parse::<u64>().unwrap_or(u64::MAX);
+/// Seconds since the board has started.
+fn uptime(board: &RadioBoard) -> Result<u64, Trouble> {
+    Ok(board.run("cut -d. -f1 /proc/uptime")?.parse::<u64>().unwrap_or(u64::MAX))
+}
+
+/// What the device was connected by is gone, after this moment: it joins this network, and says so through it.
+fn heard_from(site: &Site, board: &RadioBoard, name: &str, since: u64) -> Result<(), Trouble> {
     until(board, name, || linked(board, name))?;
-    site.until(board, "a report through this network", |status| status.uptime_seconds > lost).map(drop)
+    let only = |status: &DeviceStatus| {
+        let links = status.network.as_ref().map_or(&[][..], |network| &network.links);
+        matches!(links, [link] if link.network == name && link.default_route)
+    };
+    site.until(board, "a report through this network", |status| status.uptime_seconds >= since && only(status))
+        .map(drop)
 }
