@@ -166,7 +166,7 @@ fn own_key(client: &Client, organization: &str) -> Result<String, Trouble> {
 }
 
 /// 20,000 ends of connections are here.
-fn raise_descriptors() {
+pub(crate) fn raise_descriptors() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
@@ -377,14 +377,14 @@ fn ask(stream: &mut Option<TcpStream>, address: &str, path: &str, token: &str, b
     once().unwrap_or_else(|_| "cut off".into())
 }
 
-fn head(path: &str, token: &str, address: &str, length: usize) -> String {
+pub(crate) fn head(path: &str, token: &str, address: &str, length: usize) -> String {
     format!(
         "POST {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\
          Content-Type: application/grpc-web+proto\r\nX-Grpc-Web: 1\r\nContent-Length: {length}\r\n\r\n"
     )
 }
 
-fn framed(message: &[u8]) -> Vec<u8> {
+pub(crate) fn framed(message: &[u8]) -> Vec<u8> {
     let mut body = vec![0];
     body.extend((message.len() as u32).to_be_bytes());
     body.extend(message);

@@ -1,8 +1,7 @@
 //! `make bench`: speed and memory of fleet server and agent, as ratios to limits measured in the same minute.
 //!
-//! `bench [--secs 5] [--idle-secs 30] [--record FILE] [--only fleet|scale|abuse|agent|doors]` prints a table; with
-//! `--record` it also
-//! appends it to that file. It judges nothing: goals stand beside the figures, people read them.
+//! `bench [--secs 5] [--idle-secs 30] [--record FILE] [--only fleet|storm|scale|abuse|agent|doors]` prints a table;
+//! with `--record` it also appends it to that file. It judges nothing: goals stand beside the figures, people read them.
 
 mod abuse;
 mod agent;
@@ -10,6 +9,7 @@ mod doors;
 mod fleet;
 mod idle;
 mod scale;
+mod storm;
 mod subject;
 mod table;
 mod updates;
@@ -40,6 +40,14 @@ async fn main() -> Result<(), Trouble> {
         }
         if only == "abuse" {
             abuse::measure(&folder, arg("secs", 5), &mut table).await?;
+        }
+        if wanted("storm") {
+            let (folder, secs) = (folder.clone(), arg("secs", 5));
+            table = tokio::task::spawn_blocking(move || {
+                storm::measure(&folder, secs, &mut table)?;
+                Ok::<Table, Trouble>(table)
+            })
+            .await??;
         }
         if wanted("doors") {
             let (folder, secs) = (folder.clone(), arg("secs", 5));

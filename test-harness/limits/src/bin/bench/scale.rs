@@ -55,7 +55,7 @@ pub(crate) async fn measure(folder: &Path, secs: u64, table: &mut Table) -> Resu
         let data = folder.join(format!("scale-{machines}"));
         let owner = init(&data, None)?;
         let begin = Instant::now();
-        fill(&data.join("state.db"), &owner.organization_id, machines)?;
+        fill(&data.join("state.db"), &owner.organization_id, machines, MACHINES_PER_LOCATION)?;
         println!("filled with {machines} machines in {:.1} s", begin.elapsed().as_secs_f64());
         let raw = folder.join(format!("raw-{machines}"));
         std::fs::create_dir_all(&raw)?;
@@ -143,7 +143,7 @@ async fn operations(bench: &Bench<'_>, token: &str, machines: u64, table: &mut T
 async fn logs(folder: &Path, table: &mut Table) -> Result<(), Trouble> {
     let data = folder.join("scale-logs");
     let owner = init(&data, None)?;
-    fill(&data.join("state.db"), &owner.organization_id, PARTS)?;
+    fill(&data.join("state.db"), &owner.organization_id, PARTS, MACHINES_PER_LOCATION)?;
     // One line by the server itself: how it marks a block is its own affair.
     let started = || Fleet::start(&data, "127.0.0.1:0", None, &folder.join("scale.log"));
     let mut fleet = started()?;
@@ -219,14 +219,19 @@ fn part(machine: u64) -> String {
     format!("0a000000-0000-4000-8000-{machine:012x}")
 }
 
-/// Locations, machines, parts and what else each has.
-fn fill(state: &Path, organization: &str, machines: u64) -> Result<(), Trouble> {
+/// Locations, machines, parts and what else each has; the first location.
+pub(crate) fn fill(
+    state: &Path,
+    organization: &str,
+    machines: u64,
+    machines_per_location: u64,
+) -> Result<String, Trouble> {
     let mut connection = Connection::open(state)?;
     connection.execute_batch("PRAGMA synchronous = OFF; PRAGMA cache_size = -262144;")?;
     let transaction = connection.transaction()?;
     let numbers = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?1)";
-    let (machines, locations) = (i64::try_from(machines)?, i64::try_from(machines.div_ceil(MACHINES_PER_LOCATION))?);
-    let statement = |rest: &str| format!("{numbers} {rest}").replace("EVERY", &MACHINES_PER_LOCATION.to_string());
+    let (machines, locations) = (i64::try_from(machines)?, i64::try_from(machines.div_ceil(machines_per_location))?);
+    let statement = |rest: &str| format!("{numbers} {rest}").replace("EVERY", &machines_per_location.to_string());
     transaction.execute(
         &statement(
             "INSERT INTO locations (id, organization_id, parent_id, name, region, created_at)
@@ -259,7 +264,7 @@ fn fill(state: &Path, organization: &str, machines: u64) -> Result<(), Trouble> 
     )?;
     transaction.commit()?;
     connection.execute_batch("ANALYZE; PRAGMA wal_checkpoint(TRUNCATE);")?;
-    Ok(())
+    Ok("0b000000-0000-4000-8000-000000000000".to_owned())
 }
 
 /// Blocks as the server writes them; how many bytes.
