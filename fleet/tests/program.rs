@@ -10,7 +10,14 @@ use std::{
 
 mod world;
 
-use api::pb::{platform::app::v1::*, proto::rpc::v1::*};
+use api::pb::{
+    platform::{
+        app::v1::*,
+        common::v1::LogEntry,
+        fleet::v1::{UploadLogsRequest, UploadLogsResponse},
+    },
+    proto::rpc::v1::*,
+};
 use prost::Message;
 use world::Client;
 
@@ -57,10 +64,14 @@ impl Server {
     }
 
     async fn client(&self, key_id: &str, key: &str) -> Client {
+        self.login("api-key", key_id, key).await
+    }
+
+    async fn login(&self, kind: &str, entity: &str, payload: &str) -> Client {
         let channel = tonic::transport::Channel::from_shared(self.url.clone()).unwrap().connect().await.unwrap();
         let nobody = Client { channel, token: None };
-        let credentials = Some(Credentials { r#type: "api-key".into(), payload: key.into() });
-        let request = AuthenticateRequest { entity: key_id.into(), credentials };
+        let credentials = Some(Credentials { r#type: kind.into(), payload: payload.into() });
+        let request = AuthenticateRequest { entity: entity.into(), credentials };
         let reply: AuthenticateResponse = nobody.call("/proto.rpc.v1.AuthService/Authenticate", request).await.unwrap();
         Client { token: Some(reply.access_token), ..nobody }
     }
@@ -213,6 +224,113 @@ async fn no_acknowledged_write_is_lost_by_kill_9() {
         }
     }
     assert!(names.len() >= 80, "{}", names.len());
+}
+
+/// Half of the writers number their batches, as our agent does, and repeat what was not acknowledged; the others call Log.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_acknowledged_log_line_is_lost_by_kill_9() {
+    const WRITERS: u64 = 8;
+    const BATCHES: u64 = 20;
+    const LINES: u64 = 5;
+    let lines = |writer: &str, number: u64| -> Vec<String> {
+        (0..LINES).map(|line| format!("{writer}.{number}.{line}")).collect()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let (organization, key_id, key) = init(&data);
+    let mut server = Server::start(&data);
+    let client = server.client(&key_id, &key).await;
+    let owner = world::Owner { organization, key_id: key_id.clone(), key: key.clone(), client };
+    let location = owner.location("North", None).await;
+    let part = owner.main_part(&owner.machine(&location, "arm").await).await;
+    let secret = part.secrets[0].secret.clone();
+    // Who wrote, which batch of theirs, whether it was acknowledged.
+    let mut sent: Vec<(String, u64, bool)> = Vec::new();
+    for round in 0..3 {
+        let device = server.login("robot-secret", &part.id, &secret).await;
+        let (tell, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        for n in 0..WRITERS {
+            let (device, id, tell) = (device.clone(), part.id.clone(), tell.clone());
+            tokio::spawn(async move {
+                let writer = format!("{}-{round}-{n}", if n % 2 == 0 { "spool" } else { "plain" });
+                for number in 1..=BATCHES {
+                    let acknowledged = write_lines(&device, &id, &writer, number, lines(&writer, number)).await;
+                    let _ = tell.send((writer.clone(), number, acknowledged));
+                    if !acknowledged {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(tell);
+        // The kill comes in the middle of them.
+        for _ in 0..30 {
+            sent.extend(heard.recv().await);
+        }
+        server.process.kill().unwrap();
+        server.process.wait().unwrap();
+        while let Some(one) = heard.recv().await {
+            sent.push(one);
+        }
+        server = Server::start(&data);
+        let there = all_lines(&server.client(&key_id, &key).await, &part.id).await;
+        for (writer, number, _) in sent.iter().filter(|(_, _, acknowledged)| *acknowledged) {
+            for line in lines(writer, *number) {
+                let times = there.iter().filter(|message| **message == line).count();
+                assert_eq!(times, 1, "{line} was acknowledged");
+            }
+        }
+        // What nobody acknowledged is there as a whole or not at all, and once when it is sent again.
+        let device = server.login("robot-secret", &part.id, &secret).await;
+        for (writer, number, acknowledged) in sent.iter_mut().filter(|(_, _, acknowledged)| !*acknowledged) {
+            let wanted = lines(writer, *number);
+            let count = there.iter().filter(|message| wanted.contains(message)).count();
+            assert!(count == 0 || count == wanted.len(), "{count} lines of {writer}.{number}");
+            if writer.starts_with("spool") {
+                *acknowledged = write_lines(&device, &part.id, writer, *number, wanted).await;
+                assert!(*acknowledged, "{writer}.{number}");
+            }
+        }
+    }
+    let there = all_lines(&server.client(&key_id, &key).await, &part.id).await;
+    for (writer, number, _) in sent.iter().filter(|(_, _, acknowledged)| *acknowledged) {
+        for line in lines(writer, *number) {
+            assert_eq!(there.iter().filter(|message| **message == line).count(), 1, "{line} at the end");
+        }
+    }
+    assert!(sent.iter().filter(|(_, _, acknowledged)| *acknowledged).count() >= 80, "{}", sent.len());
+}
+
+/// One batch by the call that the writer's name says; whether it was acknowledged.
+async fn write_lines(device: &Client, part: &str, writer: &str, number: u64, lines: Vec<String>) -> bool {
+    let entry = |message| LogEntry { level: "info".into(), message, ..LogEntry::default() };
+    let logs = lines.into_iter().map(entry).collect();
+    if writer.starts_with("plain") {
+        let request = LogRequest { id: part.into(), logs };
+        return device.call::<_, LogResponse>("/platform.app.v1.RobotService/Log", request).await.is_ok();
+    }
+    let request = UploadLogsRequest { part_id: part.into(), spool_id: writer.into(), batch_number: number, logs };
+    let path = "/platform.fleet.v1.DeviceService/UploadLogs";
+    device.call::<_, UploadLogsResponse>(path, request).await.is_ok_and(|reply| reply.acknowledged >= number)
+}
+
+/// Every line of a part, page by page.
+async fn all_lines(client: &Client, part: &str) -> Vec<String> {
+    let (mut lines, mut token) = (Vec::new(), String::new());
+    loop {
+        let request = GetRobotPartLogsRequest {
+            id: part.into(),
+            page_token: Some(token),
+            limit: Some(1000),
+            ..Default::default()
+        };
+        let page: GetRobotPartLogsResponse = client.app("GetRobotPartLogs", request).await.unwrap();
+        lines.extend(page.logs.into_iter().map(|entry| entry.message));
+        token = page.next_page_token;
+        if token.is_empty() {
+            return lines;
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
