@@ -56,9 +56,24 @@ pub(crate) struct Logs {
     /// Only lines that contain this
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
+    /// Only lines of this logger and those below it, such as platform-agent or platform-agent.update
+    #[arg(long, value_name = "LOGGER")]
+    source: Option<String>,
     /// Only lines of this last stretch of time, such as 10m, 3h, 2d
     #[arg(long, value_name = "LENGTH")]
     since: Option<String>,
+}
+
+impl Logs {
+    /// What the stream is not asked for, because it knows neither levels nor sources; the reading back does.
+    fn wants(&self, entry: &LogEntry) -> bool {
+        let level = self.level.is_empty() || self.level.iter().any(|level| level.eq_ignore_ascii_case(&entry.level));
+        let below = |source: &String| {
+            let rest = entry.logger_name.strip_prefix(source.as_str());
+            source.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        level && self.source.as_ref().is_none_or(below)
+    }
 }
 
 pub(super) fn run(session: &Session, mut logs: Logs, output: &mut Output) -> Result<(), Failure> {
@@ -99,6 +114,7 @@ fn question(part_id: &str, logs: &Logs) -> app::GetRobotPartLogsRequest {
         id: part_id.to_owned(),
         filter: logs.filter.clone(),
         levels: logs.level.clone(),
+        source: logs.source.clone(),
         limit: Some(PAGE),
         ..Default::default()
     }
@@ -194,10 +210,7 @@ impl Follower<'_> {
     }
 
     fn show_new(&mut self, output: &mut Output, entry: LogEntry) -> Result<(), Failure> {
-        // The stream knows no levels; the reading back does.
-        let wanted =
-            self.logs.level.is_empty() || self.logs.level.iter().any(|level| level.eq_ignore_ascii_case(&entry.level));
-        if wanted && self.seen.is_new(&entry) { show(output, &entry) } else { Ok(()) }
+        if self.logs.wants(&entry) && self.seen.is_new(&entry) { show(output, &entry) } else { Ok(()) }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a reader asks of a part's log, checked once; and the page that answers.
 //!
-//! The filter is a part of the message, whatever case either is written in. Start and end are both included. A page
+//! The filter is a part of the message, whatever case either is written in. A source is a logger by its whole name or by the
+//! words before a dot in it: `platform-agent` is all of the agent, `platform-agent.update` a part of it. Start and end are both included. A page
 //! token names the last entry that was given, and is bound to the part and to everything that chooses or orders
 //! entries: with another question it is refused, because it would silently skip or repeat.
 
@@ -10,6 +11,7 @@ use api::pb::platform::{
 };
 
 use super::{
+    block::NAME_MAX_BYTES,
     level::Levels,
     order::{Order, Place},
 };
@@ -50,6 +52,8 @@ pub struct Wanted {
     other_levels: Vec<String>,
     /// Part of the message, in lower case; empty lets all pass.
     filter: String,
+    /// A logger and those below it; empty lets all pass.
+    source: String,
     /// Earliest and latest time, both included.
     pub from: Millis,
     /// See `from`.
@@ -87,7 +91,25 @@ impl Wanted {
             _ => Levels::named(named.iter().copied()),
         };
         let other_levels = named.iter().map(|level| level.to_lowercase()).collect();
-        Ok(Self { levels: bits, other_levels, filter: filter.to_lowercase(), from: Millis::MIN, to: Millis::MAX })
+        Ok(Self {
+            levels: bits,
+            other_levels,
+            filter: filter.to_lowercase(),
+            source: String::new(),
+            from: Millis::MIN,
+            to: Millis::MAX,
+        })
+    }
+
+    /// Only from this logger and those below it.
+    pub fn from_source(self, source: &str) -> Result<Self, Refusal> {
+        if source.len() > NAME_MAX_BYTES {
+            return Err(Refusal::invalid(
+                "source",
+                format!("has {} bytes: the name of a logger has at most {NAME_MAX_BYTES}", source.len()),
+            ));
+        }
+        Ok(Self { source: source.to_owned(), ..self })
     }
 
     /// Whether a reader wants this entry, its time apart.
@@ -97,7 +119,9 @@ impl Wanted {
             && (self.levels == Levels::ANY
                 || level != Levels::of("")
                 || self.other_levels.contains(&entry.level.to_lowercase()));
-        level_fits && self.passes(&entry.message)
+        let below =
+            |name: &str| name.strip_prefix(&*self.source).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        level_fits && (self.source.is_empty() || below(&entry.logger_name)) && self.passes(&entry.message)
     }
 
     /// Whether a message has the filter in it.
@@ -132,15 +156,13 @@ fn contains(text: &str, part: &str) -> bool {
 impl Query {
     /// Checks a request. `now` anchors a range that names neither start nor end.
     pub fn read(request: &GetRobotPartLogsRequest, now: Millis) -> Result<Self, Refusal> {
-        if let Some(source) = request.source.as_deref().filter(|source| !source.is_empty()) {
-            return Err(Refusal::unfit("source", source, "choosing entries by source is not supported, leave it out"));
-        }
         if request.user_facing_only == Some(true) {
             return Err(Refusal::invalid("user_facing_only", "is true: this is not supported, leave it out"));
         }
         #[expect(deprecated, reason = "older clients still send errors_only instead of levels")]
         let errors_only = request.errors_only;
-        let mut wanted = Wanted::new(&request.levels, errors_only, request.filter.as_deref())?;
+        let wanted = Wanted::new(&request.levels, errors_only, request.filter.as_deref())?;
+        let mut wanted = wanted.from_source(request.source.as_deref().unwrap_or_default())?;
         (wanted.from, wanted.to) = span(request, now)?;
         let order = match request.order.map(LogOrder::try_from) {
             None | Some(Ok(LogOrder::Unspecified | LogOrder::Descending)) => Order::Falling,
@@ -191,9 +213,9 @@ fn read_token(token: &str, binding: &str) -> Option<Place> {
 /// A digest of everything that must stay the same from page to page. The words of the request rather than what they
 /// came to: a range that is counted from now moves on, and that does no harm.
 fn binding(request: &GetRobotPartLogsRequest, errors_only: bool) -> String {
-    let GetRobotPartLogsRequest { id, filter, levels, start, end, order, range, .. } = request;
-    let text =
-        format!("{:?}", (id, errors_only, filter.as_deref().unwrap_or_default(), levels, start, end, order, range));
+    let GetRobotPartLogsRequest { id, filter, levels, start, end, order, range, source, .. } = request;
+    let [filter, source] = [filter, source].map(|text| text.as_deref().unwrap_or_default());
+    let text = format!("{:?}", (id, errors_only, filter, levels, start, end, order, range, source));
     crate::compose::revision(&text)[..16].to_owned()
 }
 

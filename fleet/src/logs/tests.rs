@@ -235,6 +235,33 @@ async fn a_rare_line_is_found_among_very_many() {
 }
 
 #[tokio::test]
+async fn a_source_is_a_logger_and_those_below_it() {
+    let Some((_folder, logs)) = logs_with(Limits::default()) else { return };
+    let loggers = ["platform-agent", "platform-agent.update", "platform-agents", "platform-server.motor", ""];
+    let from = |(n, logger): (i64, &str)| LogEntry { logger_name: logger.into(), ..entry(NOW + n, "info", logger) };
+    logs.take("p", spool(1), (0..).zip(loggers).map(from).collect(), NOW).await.expect("taken");
+    let table: [(&str, &[&str]); 6] = [
+        ("platform-agent", &["platform-agent.update", "platform-agent"]),
+        ("platform-agent.update", &["platform-agent.update"]),
+        ("platform-server", &["platform-server.motor"]),
+        ("platform", &[]),
+        ("motor", &[]),
+        ("", &["", "platform-server.motor", "platform-agents", "platform-agent.update", "platform-agent"]),
+    ];
+    for (source, wanted) in table {
+        let request = ask(|request| request.source = Some(source.into()));
+        assert_eq!(messages(&page(&logs, &request).await), wanted, "{source:?}");
+        // Its pages belong to it.
+        let paged = ask(|request| (request.source, request.limit) = (Some(source.into()), Some(1)));
+        assert_eq!(all(&logs, paged.clone()).await.len(), wanted.len(), "{source:?}");
+        let token = page(&logs, &paged).await.next;
+        let other = ask(|request| (request.source, request.page_token) = (Some("x".into()), Some(token.clone())));
+        assert_eq!(Query::read(&other, NOW).is_err(), !token.is_empty(), "{source:?}");
+    }
+    assert!(Query::read(&ask(|request| request.source = Some("x".repeat(257))), NOW).is_err());
+}
+
+#[tokio::test]
 async fn a_repeat_is_acknowledged_and_dropped() {
     let Some((_folder, logs)) = logs_with(Limits::default()) else { return };
     let line = |text: &str| vec![entry(NOW, "info", text)];
