@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use board::{
     Mono,
-    network::{JoinError, Link, Medium, NetworkError, Profile, Security, Ssid},
+    network::{JoinError, Link, Medium, NetworkError, Networks as _, Profile, Security, Ssid},
 };
 use secret::Secret;
+use smol::future::FutureExt as _;
 
 use super::{
     NetworkManager,
     activation::{Failure, Watching},
     daemon::{DEVICE, Daemon, Kept, Owned, WIRED},
-    known::{self, Device, state},
+    known::{self, Device, NOT_READY, state},
     reasons::{self, Target},
     scan, security,
     security::{How, Impossible},
@@ -38,6 +39,9 @@ struct Wanted<'a> {
     stale: bool,
     limit: Mono,
 }
+
+/// How long a radio is waited for that is not ready yet. It counts within [`JOIN_MAX`].
+const READY_MAX: Duration = Duration::from_secs(20);
 
 impl NetworkManager {
     pub(super) async fn join_by_key(&self, key: &str) -> Result<Link, JoinError> {
@@ -69,7 +73,7 @@ impl NetworkManager {
                 self.link(&daemon, &device.interface, limit).await.ok_or_else(|| JoinError::NoAddress(target.name()))
             }
             Medium::Wifi { ssid, psk, hidden } => {
-                let device = self.radio(profile.interface.as_deref())?;
+                let device = self.ready_radio(profile.interface.as_deref()).await?;
                 let psk = psk.as_ref();
                 let wanted = Wanted { kept: &kept, profile: &profile, ssid, psk, device: &device, stale, limit };
                 self.join_wifi(&daemon, &wanted, *hidden).await
@@ -236,6 +240,31 @@ impl NetworkManager {
     async fn set_way(&self, daemon: &Daemon, kept: &Kept, profile: &Profile, way: How) -> Result<(), NetworkError> {
         let uuid = settings::uuid(&kept.settings);
         daemon.update(&kept.path, settings::of_profile(self.mark(), profile, way, &uuid)).await
+    }
+
+    /// The radio to join by. After a start of the network manager each needs some seconds until it is ready.
+    async fn ready_radio(&self, interface: Option<&str>) -> Result<Device, NetworkError> {
+        let wanted = |name: &str| interface.is_none_or(|wanted| wanted == name);
+        let until = self.clock().now() + READY_MAX;
+        loop {
+            let found = self.radio(interface);
+            let links = self.links_now();
+            let mut radios = links.radios.iter().filter(|radio| wanted(&radio.interface));
+            if found.is_ok() || !radios.any(|radio| radio.blocked.as_deref() == Some(NOT_READY)) {
+                return found;
+            }
+            let late = async {
+                self.clock().sleep_until(until).await;
+                true
+            };
+            let changed = async {
+                self.changed().await;
+                false
+            };
+            if changed.or(late).await {
+                return found;
+            }
+        }
     }
 
     /// The radio to use: the first that can be used, and rather one that can be an access point.

@@ -182,14 +182,16 @@ fn internet(checked: bool, connectivity: u32) -> Internet {
     }
 }
 
+/// Of a radio that the network manager, the supplicant or the firmware is still busy with, or will never be done with.
+pub(super) const NOT_READY: &str =
+    "not ready: is wpa_supplicant installed and running, and has the radio its firmware?";
+
 fn unusable(state: u32) -> Option<&'static str> {
     match state {
         0..=state::UNMANAGED => {
             Some("the network manager does not manage it (unmanaged-devices in its configuration?)")
         }
-        state::UNAVAILABLE => {
-            Some("not ready: is wpa_supplicant installed and running, and has the radio its firmware?")
-        }
+        state::UNAVAILABLE => Some(NOT_READY),
         _ => None,
     }
 }

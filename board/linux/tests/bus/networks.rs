@@ -46,6 +46,8 @@ enum Answer {
     Fails(u32),
     /// As [`Answer::Fails`], with this many other signals before everything else.
     FailsInAStorm(u32, u32),
+    /// The radio says its state after the answer.
+    ThenState(Box<Answer>, u32),
     /// It goes after its connection was asked for; in good order it lets go of the device before.
     Goes {
         in_good_order: bool,
@@ -108,6 +110,14 @@ async fn reply(connection: &Connection, to: &Message, answer: Answer) -> zbus::R
                 connection.emit_signal(None::<&str>, DEVICE, device, "StateChanged", &(50_u32, 40_u32, 0_u32)).await?;
             }
             Box::pin(reply(connection, to, Answer::Fails(reason))).await
+        }
+        Answer::ThenState(answer, state) => {
+            Box::pin(reply(connection, to, *answer)).await?;
+            let (device, changed) = ("org.freedesktop.NetworkManager.Device", map([("State", Value::from(state))]));
+            let body = (device, changed, Vec::<String>::new());
+            connection
+                .emit_signal(None::<&str>, DEVICE, "org.freedesktop.DBus.Properties", "PropertiesChanged", &body)
+                .await
         }
         Answer::Goes { in_good_order } => {
             connection.reply(&header, &path(ACTIVE)).await?;
@@ -316,6 +326,40 @@ fn it_is_restarted_in_the_middle_of_a_join() {
             until(&networks, |links| links.manager == Manager::Absent).await;
         });
     }
+}
+
+#[test]
+fn a_radio_that_is_not_ready_yet_is_waited_for() {
+    with_board(|board, folder| async move {
+        let _daemon = super::Daemon::start(&folder);
+        let networks = networks(&board);
+        let mut usual = ordinary("1.42.4", 7);
+        let mut state = 20_u32;
+        let _impostor = impostor(&board.executor, folder.clone(), move |object, method, asked| {
+            let answer = usual(object, method, asked);
+            match (method, answer) {
+                ("RequestScan", _) => Answer::Error("too soon"),
+                ("GetAll", Answer::Map(mut told)) if told.contains_key("Interface") => {
+                    told.insert("State".to_owned(), Value::from(state));
+                    Answer::Map(told)
+                }
+                // The last that is asked for before a radio is.
+                ("GetSecrets", answer) => {
+                    state = 30;
+                    Answer::ThenState(Box::new(answer), state)
+                }
+                (_, answer) => answer,
+            }
+        })
+        .await;
+        until(&networks, |links| links.radios.iter().any(|radio| radio.blocked.is_some())).await;
+        assert!(
+            matches!(networks.scan(None, false).await, Err(NetworkError::Refused(_))),
+            "who only looks waits for none"
+        );
+        let failed = networks.join("home").await.expect_err("its password is wrong");
+        assert_eq!(failed.to_string(), "wrong password for home", "it came as far as that");
+    });
 }
 
 /// What is not told must not be written back as "no password".
