@@ -104,10 +104,7 @@ impl Wanted {
     /// Only from this logger and those below it.
     pub fn from_source(self, source: &str) -> Result<Self, Refusal> {
         if source.len() > NAME_MAX_BYTES {
-            return Err(Refusal::invalid(
-                "source",
-                format!("has {} bytes: the name of a logger has at most {NAME_MAX_BYTES}", source.len()),
-            ));
+            return Err(Refusal::unfit("source", source, format!("give a logger: at most {NAME_MAX_BYTES} bytes")));
         }
         Ok(Self { source: source.to_owned(), ..self })
     }

@@ -140,7 +140,9 @@ async def fragments(app, org):
     assert changed.visibility == Fragment.Visibility.PUBLIC_UNLISTED, "public says nothing about listing"
     assert (await app.get_fragment(made.id)).fragment == {"a": 3}
     assert (await app.get_fragment(made.id, version="1")).fragment == {"a": 1}
-    assert made.id in {one.id for one in await app.list_fragments(org, show_public=False)}
+    unlisted = await app.list_fragments(org, visibilities=[Fragment.Visibility.PUBLIC_UNLISTED])
+    assert made.id in {one.id for one in unlisted}
+    assert made.id not in {one.id for one in await app.list_fragments(org, show_public=False)}, "private ones only"
     assert len(await app.get_fragment_history(made.id)) == 3
     await app.delete_fragment(made.id)
     await refused(app.get_fragment(made.id), Status.NOT_FOUND)
