@@ -17,7 +17,6 @@ pub mod image;
 pub mod power;
 pub mod process;
 pub mod radio;
-mod radio_port;
 pub mod random;
 pub mod reboot;
 pub mod service;
@@ -129,7 +128,7 @@ impl SimBoard {
             processes: Rc::new(process::ProcessesPort { processes, alive: alive.clone() }),
             service: Rc::new(service::ServicePort { service: self.service.clone(), alive: alive.clone() }),
             console: Rc::new(console::ConsolePort { console: self.console.clone(), alive: alive.clone() }),
-            networks: radio_port::port(&self.networks, &alive),
+            networks: radio::port(&self.networks, &alive),
             power: Some(Rc::new(reboot::PowerPort { power: self.power.clone(), alive: alive.clone() })),
             doorway: Some(Rc::new(doorway::DoorwayPort { doorway: self.doorway.clone(), alive })),
             bluetooth,

@@ -12,10 +12,8 @@ use board::network::{
     Hotspot, JoinError, Link, Links, Manager, Medium, NetworkError, Networks, Profile, Seen, overlap,
 };
 
-use crate::{
-    power::Alive,
-    radio::{CALL_TAKES, HOTSPOT_TAKES, SCAN_TAKES, SimNetworks},
-};
+use super::{CALL_TAKES, HOTSPOT_TAKES, SCAN_TAKES, SimNetworks};
+use crate::power::Alive;
 
 /// Longest key of a profile, in bytes.
 const KEY_BYTES_MAX: usize = 128;
