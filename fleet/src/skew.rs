@@ -70,7 +70,7 @@ impl Skew {
             let took = clock.now() - before;
             // Negative when the clock was set meanwhile.
             if (0..=ANSWER_WITHIN).contains(&took) && best.is_none_or(|(best, _)| took < best) {
-                best = Some((took, before + took / 2 - theirs));
+                best = Some((took, difference(before, took, theirs)));
             }
         }
         if let Some((_, ahead)) = best {
@@ -98,11 +98,38 @@ impl Skew {
     }
 }
 
+/// How far this clock is ahead, by a question that was asked at `before` and answered with `theirs` after `took`. The moment
+/// of the answer is known to half of that, and both clocks tell whole milliseconds: what is within this is no difference.
+fn difference(before: Millis, took: Millis, theirs: Millis) -> Millis {
+    let ahead = before + took / 2 - theirs;
+    if ahead.abs() <= took / 2 + 1 { 0 } else { ahead }
+}
+
 /// Compares the clocks every minute until the server stops.
 pub async fn keep_measured(context: Arc<Context>, mut stopped: watch::Receiver<bool>) {
     while tokio::time::timeout(EVERY, stopped.wait_for(|stop| *stop)).await.is_err() {
         if let Err(problem) = context.memory.skew.measure(&context.store, &context.clock).await {
             tracing::debug!(%problem, "could not compare this server's clock with the database's");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_question_cannot_tell_is_no_difference() {
+        for (before, took, theirs, expected) in [
+            (1_000, 0, 1_000, 0),
+            (1_000, 0, 1_001, 0),
+            (1_000, 0, 1_002, -2),
+            (1_000, 10, 1_000, 0),
+            (1_000, 10, 1_011, 0),
+            (1_000, 10, 1_012, -7),
+            (9_000, 10, 1_000, 8_005),
+        ] {
+            assert_eq!(difference(before, took, theirs), expected, "{before} {took} {theirs}");
         }
     }
 }
