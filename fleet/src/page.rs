@@ -1,24 +1,46 @@
 //! Pages for people in a browser: small, without scripts, kept by no cache, telling no other page their address.
 
+use std::sync::LazyLock;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
 use tonic::body::Body;
+
+/// How pages look: a column that a phone shows whole, light or dark as the person has it, keys in one piece to copy.
+const STYLE: &str = "\
+    :root{color-scheme:light dark}\
+    body{font:1rem/1.5 system-ui,sans-serif;max-width:36rem;margin:0 auto;padding:1.5rem 1rem;overflow-wrap:anywhere}\
+    h1{font-size:1.5rem;line-height:1.2}\
+    button{font:inherit;font-weight:600;padding:.75rem 1.5rem;border:0;border-radius:.5rem;background:#1a56db;color:#fff}\
+    button:focus-visible,a:focus-visible{outline:3px solid #f59e0b;outline-offset:2px}\
+    dt{font-weight:600}\
+    dd{margin:0 0 1rem}\
+    code{display:block;font:.95rem ui-monospace,monospace;padding:.5rem .75rem;border:1px solid #8889;border-radius:.5rem;\
+    user-select:all}";
+
+/// Nothing is loaded or run, and of styles only that one is applied: it is named by its digest (CSP level 2, section 4.2.5).
+static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
+    let digest = STANDARD.encode(ring::digest::digest(&ring::digest::SHA256, STYLE.as_bytes()));
+    let policy = format!(
+        "default-src 'none'; style-src 'sha256-{digest}'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    );
+    HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'"))
+});
 
 /// A page with `body`, which is HTML: see [`escaped`].
 pub(crate) fn page(status: u16, title: &str, body: &str) -> Response<Body> {
     let text = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title>\
-         <meta name=\"viewport\" content=\"width=device-width\"><body>{body}</body></html>\n"
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
+         <style>{STYLE}</style><body>{body}</body></html>\n"
     );
     let mut answer = Response::new(Body::new(Full::from(text)));
     *answer.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = answer.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
     private(headers);
-    headers.insert(
-        header::CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static("default-src 'none'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"),
-    );
+    headers.insert(header::CONTENT_SECURITY_POLICY, POLICY.clone());
     answer
 }
 
@@ -51,4 +73,24 @@ pub(crate) fn escaped(text: &str) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_policy_allows_the_style_that_the_page_has_and_no_other() {
+        let answer = page(200, "A page", "<h1>Here</h1>");
+        let policy = answer.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap().to_owned();
+        let text = answer.into_body().collect().await.unwrap().to_bytes();
+        let text = std::str::from_utf8(&text).unwrap();
+        let style = text.split("<style>").nth(1).and_then(|rest| rest.split("</style>").next()).unwrap();
+        let digest = STANDARD.encode(ring::digest::digest(&ring::digest::SHA256, style.as_bytes()));
+        let styles = policy.split("; ").find_map(|rule| rule.strip_prefix("style-src ")).unwrap();
+        assert_eq!(styles, format!("'sha256-{digest}'"));
+        assert!(policy.starts_with("default-src 'none';"), "{policy}");
+    }
 }
