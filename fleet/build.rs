@@ -23,13 +23,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .build_transport(false)
         // An operation that is not in the table answers UNIMPLEMENTED.
         .generate_default_stubs(true)
-        // The two most frequent answers, written as bytes: what every device asks for every few seconds is encoded once,
-        // and what people's programs ask for is encoded from the stored text.
+        // Answers that are written as bytes: what every device asks for every few seconds is encoded once, what people's
+        // programs ask for is encoded from the stored text, and a line of a log once for all who follow it.
         .extern_path(
             ".platform.app.agent.v1.DeviceAgentConfigResponse",
             "crate::services::configuration::EncodedConfig",
         )
         .extern_path(".platform.app.v1.GetRobotPartResponse", "crate::services::encoded_part::EncodedPart")
+        .extern_path(".platform.app.v1.TailRobotPartLogsResponse", "crate::logs::encoded::EncodedLines")
         .extern_path(".platform", "::api::pb::platform")
         .extern_path(".proto", "::api::pb::proto")
         .extern_path(".google.rpc", "::api::pb::google::rpc")

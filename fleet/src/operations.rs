@@ -159,6 +159,7 @@ macro_rules! operations {
     (@reply stream $reply:ty) => { Replies<$reply> };
 }
 
+use crate::logs::encoded::EncodedLines;
 use api::pb::{
     platform::{
         app::{agent::v1 as agent, packages::v1 as packages, v1 as app},
@@ -254,7 +255,7 @@ operations! { table:
         unary GetAppContent get_app_content(app::GetAppContentRequest) -> app::GetAppContentResponse = services::apps::content;
         unary GetAppBranding get_app_branding(app::GetAppBrandingRequest) -> app::GetAppBrandingResponse = services::apps::branding;
         unary GetRobotPartLogs get_robot_part_logs(app::GetRobotPartLogsRequest) -> app::GetRobotPartLogsResponse = services::part_logs::get;
-        stream TailRobotPartLogs tail_robot_part_logs(app::TailRobotPartLogsRequest) -> app::TailRobotPartLogsResponse = services::part_logs::tail;
+        stream TailRobotPartLogs tail_robot_part_logs(app::TailRobotPartLogsRequest) -> EncodedLines = services::part_logs::tail;
     }
     "platform.app.v1.RobotService" for Anybody robot_service_server::RobotService {
         unary Config config(app::ConfigRequest) -> app::ConfigResponse = services::device::config;

@@ -19,6 +19,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
 };
+use socket2::SockRef;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
@@ -44,6 +45,11 @@ use crate::{
 
 /// After the system refused a connection (no descriptors left): trying at once would spin.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+/// Of what is written to a connection, as much as this waits in the system for its turn on the line; what the peer has not
+/// acknowledged yet comes on top. Without a bound the system takes megabytes for a peer that reads nothing, and work is
+/// done, and memory held, for whoever opens streams and looks away.
+const UNSENT_MAX: u32 = 128 * 1024;
 
 /// What the port is.
 pub struct Edge {
@@ -96,6 +102,10 @@ impl Edge {
             io::ErrorKind::AddrInUse => ServeError::InUse { address },
             _ => ServeError::Listen { address, source },
         })?;
+        // Every connection has it from the port.
+        if let Err(problem) = SockRef::from(&listener).set_tcp_notsent_lowat(UNSENT_MAX) {
+            tracing::warn!(%problem, "the system does not bound what waits for peers that do not read");
+        }
         Ok(Self { listener, tls, connections_max, stranger_for })
     }
 }
@@ -455,6 +465,27 @@ mod tests {
         client.write_all(&PREFACE[..20]).await.unwrap();
         assert!(Begun::new(server, Duration::from_millis(20)).await.is_none());
         assert!(client.write_all(b"x").await.is_err(), "it was hung up on");
+    }
+
+    #[tokio::test]
+    async fn little_waits_in_the_system_for_who_does_not_read() {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let edge = Edge::bind(any, None, 1, Duration::from_secs(60)).await.unwrap();
+        let mut client = TcpStream::connect(edge.listener.local_addr().unwrap()).await.unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+        let (server, _) = edge.listener.accept().await.unwrap();
+        let mut begun = Begun::new(server, Duration::from_secs(60)).await.unwrap();
+        begun.stalled.within = Duration::from_millis(50);
+        let mut written = 0;
+        let ended = loop {
+            match begun.write(&[7; 16 << 10]).await {
+                Ok(bytes) => written += bytes,
+                Err(why) => break why.kind(),
+            }
+        };
+        assert_eq!(ended, io::ErrorKind::TimedOut);
+        // What the client's system takes for it, and what waits here.
+        assert!((64 << 10..1 << 20).contains(&written), "{written} bytes");
     }
 
     #[tokio::test]

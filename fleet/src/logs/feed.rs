@@ -50,6 +50,8 @@ impl Feed {
                     && let Some(body) = db.read(|tx| store::body(tx, *id)).await?
                 {
                     hub.publish(part, *id, block::unpack(*id, body));
+                    // A block takes as long as ten calls, and under a flood there are many: calls go in between.
+                    tokio::task::yield_now().await;
                 }
                 *read = Some(*id);
             }

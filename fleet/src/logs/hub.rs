@@ -2,8 +2,9 @@
 //!
 //! Taking logs in never waits for a reader, and shows them to nobody: `feed` reads back what was committed, by whichever
 //! server, and publishes it here. A reader that falls behind the ring is told how many lines it missed and
-//! goes on with what is there. A part that nobody follows costs one look into a map; dropping a [`Follower`] frees
-//! everything it held. Never yields an empty batch: a client would take it for the end.
+//! goes on with what is there. A line is encoded once for all who follow, however many they are. A part that nobody
+//! follows costs one look into a map; dropping a [`Follower`] frees everything it held. Never yields an empty batch: a
+//! client would take it for the end.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -11,15 +12,18 @@ use std::{
 };
 
 use api::pb::platform::common::v1::LogEntry;
-use prost::Message as _;
+use bytes::Bytes;
 use tokio::sync::{Notify, watch};
 
-use super::{block, query::Wanted};
+use super::{
+    encoded::{self, EncodedLines},
+    query::Wanted,
+};
 use crate::{clock::Millis, clock::timestamp, refusal::Refusal};
 
 /// Lines kept for slow readers of one part: ten of the device's batches.
 const RING_MAX_LINES: usize = 1_000;
-/// The same in bytes, because a line may be long.
+/// The same in bytes as they are sent, because a line may be long.
 const RING_MAX_BYTES: usize = 1 << 20;
 /// Lines in one message to a reader.
 const BATCH_MAX_LINES: usize = 100;
@@ -51,8 +55,10 @@ struct Ring {
 }
 
 struct Line {
-    entry: Arc<LogEntry>,
-    bytes: usize,
+    /// What a reader's wishes are compared with.
+    entry: LogEntry,
+    /// What it is sent.
+    encoded: Bytes,
     block: i64,
 }
 
@@ -72,8 +78,8 @@ pub struct Follower {
 pub struct Batch {
     /// Lines that came and went before this reader was here for them; told as an entry of its own.
     pub missed: u64,
-    /// Lines in the order of their arrival.
-    pub lines: Vec<LogEntry>,
+    /// Lines in the order of their arrival, as `encoded` makes them.
+    pub lines: Vec<Bytes>,
 }
 
 impl Hub {
@@ -141,21 +147,21 @@ impl Hub {
 
 impl Ring {
     fn push(&mut self, block: i64, entry: LogEntry) {
-        let bytes = entry.encoded_len();
-        self.lines.push_back(Line { entry: Arc::new(entry), bytes, block });
-        self.bytes += bytes;
+        let line = Line { encoded: encoded::line(&entry), entry, block };
+        self.bytes += line.encoded.len();
+        self.lines.push_back(line);
         self.next += 1;
         // The newest line always stays, however long it is.
         while self.lines.len() > RING_MAX_LINES || (self.bytes > RING_MAX_BYTES && self.lines.len() > 1) {
             if let Some(oldest) = self.lines.pop_front() {
-                self.bytes -= oldest.bytes;
+                self.bytes -= oldest.encoded.len();
             }
         }
     }
 
     /// The next lines from number `from` on, in blocks after `since`, that are wanted: what was missed, the lines, and
     /// where to go on.
-    fn take(&self, from: u64, since: i64, wanted: &Wanted) -> (u64, Vec<Arc<LogEntry>>, u64) {
+    fn take(&self, from: u64, since: i64, wanted: &Wanted) -> (u64, Vec<Bytes>, u64) {
         let oldest = self.next - self.lines.len() as u64;
         let start = from.max(oldest);
         let mut lines = Vec::new();
@@ -163,7 +169,7 @@ impl Ring {
         for line in self.lines.iter().skip((start - oldest) as usize) {
             number += 1;
             if line.block > since && wanted.admits(&line.entry) {
-                lines.push(line.entry.clone());
+                lines.push(line.encoded.clone());
             }
             if lines.len() == BATCH_MAX_LINES {
                 break;
@@ -195,7 +201,7 @@ impl Follower {
             let (missed, lines, next) = held(&watched.ring).take(self.next, self.since, &self.wanted);
             self.next = next;
             if missed > 0 || !lines.is_empty() {
-                return Batch { missed, lines: lines.iter().map(|line| block::shown(LogEntry::clone(line))).collect() };
+                return Batch { missed, lines };
             }
             arrived.await;
         }
@@ -204,19 +210,17 @@ impl Follower {
 
 impl Batch {
     /// What is sent: the lines, and before them, where some were missed, an entry that says so.
-    pub fn into_entries(self, now: Millis) -> Vec<LogEntry> {
-        let mut entries = Vec::with_capacity(self.lines.len() + 1);
-        if self.missed > 0 {
-            entries.push(block::shown(LogEntry {
+    pub fn into_message(self, now: Millis) -> EncodedLines {
+        let told = (self.missed > 0).then(|| {
+            encoded::line(&LogEntry {
                 level: "warn".into(),
                 time: Some(timestamp(now)),
                 logger_name: "fleet.tail".into(),
                 message: format!("{} lines missed: this reader is slower than the part writes", self.missed),
                 ..LogEntry::default()
-            }));
-        }
-        entries.extend(self.lines);
-        entries
+            })
+        });
+        told.into_iter().chain(self.lines).collect()
     }
 }
 

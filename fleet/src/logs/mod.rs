@@ -1,12 +1,13 @@
 //! What devices say: taken in, kept for a while, read back in pages, followed live.
 //!
 //! Owns the shape of a stored log (`block`), the question of a reader (`query`), the order of an answer (`order`), the
-//! live followers (`hub`, `feed`) and how long anything stays (`retention`). The SQL is in `store/logs.rs`.
+//! live followers (`hub`, `feed`, `encoded`) and how long anything stays (`retention`). The SQL is in `store/logs.rs`.
 //! Entries are kept in the order of their own time; entries of the same millisecond in the order of their arrival.
 //! Refuses nothing that a device cannot repair: an entry that is too long is cut and says so, because a refused batch
 //! would block the device's queue for ever.
 
 pub mod block;
+pub mod encoded;
 pub mod feed;
 pub mod hub;
 pub mod level;

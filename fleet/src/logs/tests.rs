@@ -1,9 +1,10 @@
 //! Rows for what a reader may ask, and the log database in a temporary folder.
 
 use api::pb::platform::{
-    app::v1::{GetRobotPartLogsRequest, LogOrder},
+    app::v1::{GetRobotPartLogsRequest, LogOrder, TailRobotPartLogsResponse},
     common::v1::LogEntry,
 };
+use prost::Message as _;
 use tempfile::TempDir;
 
 use super::{
@@ -383,6 +384,13 @@ async fn what_is_old_or_too_much_goes() {
     assert!(!logs.take("p", spool(1), lines(NOW), NOW).await.expect("taken").repeat);
 }
 
+/// What a reader is sent.
+fn texts(batch: hub::Batch) -> Vec<String> {
+    let sent = batch.into_message(NOW).encode_to_vec();
+    let sent = TailRobotPartLogsResponse::decode(&*sent).expect("a message");
+    sent.logs.into_iter().map(|entry| entry.message).collect()
+}
+
 fn everything() -> Wanted {
     Wanted::new(&[], false, None).expect("good")
 }
@@ -395,7 +403,6 @@ async fn a_follower_sees_what_arrives_from_then_on() {
     let mut errors = logs.follow("p", Wanted::new(&[], true, None).expect("good")).await.expect("follows");
     logs.take("p", spool(2), vec![entry(NOW, "info", "one"), entry(NOW, "error", "two")], NOW).await.expect("taken");
     logs.take("p", spool(2), vec![entry(NOW, "info", "repeat")], NOW).await.expect("taken");
-    let texts = |batch: hub::Batch| batch.into_entries(NOW).into_iter().map(|entry| entry.message).collect::<Vec<_>>();
     logs.feed().await.expect("fed");
     assert_eq!(texts(follower.next().await), ["one", "two"]);
     assert_eq!(texts(errors.next().await), ["two"]);
@@ -415,6 +422,25 @@ async fn a_follower_sees_what_arrives_from_then_on() {
 }
 
 #[tokio::test]
+async fn whoever_else_wants_to_work_gets_between_the_blocks_that_are_shown() {
+    let Some((_folder, logs)) = logs_with(Limits::default()) else { return };
+    let mut follower = logs.follow("p", everything()).await.expect("follows");
+    let blocks = 20;
+    for number in 1..=blocks {
+        let line = vec![entry(NOW, "info", &number.to_string())];
+        logs.take("p", spool(number), line, NOW).await.expect("taken");
+    }
+    let (mut shown, mut turns) = (std::pin::pin!(logs.feed()), 0);
+    let done = std::future::poll_fn(|poller| {
+        turns += 1;
+        shown.as_mut().poll(poller)
+    });
+    done.await.expect("fed");
+    assert!(turns > blocks, "{turns} turns for {blocks} blocks");
+    assert_eq!(texts(follower.next().await).len(), 20);
+}
+
+#[tokio::test]
 async fn a_slow_reader_is_told_what_it_missed() {
     let hub = Hub::default();
     let mut follower = hub.follow("p", 0, everything()).expect("follows");
@@ -422,15 +448,15 @@ async fn a_slow_reader_is_told_what_it_missed() {
         hub.publish("p", 1, (0..100).map(|n| entry(NOW, "info", &(hundred * 100 + n).to_string())).collect());
     }
     let first = follower.next().await;
-    assert_eq!((first.missed, first.lines.len(), first.lines[0].message.as_str()), (200, 100, "200"));
-    let told = first.into_entries(NOW);
+    assert_eq!((first.missed, first.lines.len()), (200, 100));
+    let told = texts(first);
     assert_eq!(
-        (told.len(), told[0].message.as_str()),
-        (101, "200 lines missed: this reader is slower than the part writes")
+        (told.len(), told[0].as_str(), told[1].as_str()),
+        (101, "200 lines missed: this reader is slower than the part writes", "200")
     );
     for hundred in 3..12 {
         let next = follower.next().await;
-        assert_eq!((next.missed, next.lines[0].message.clone()), (0, (hundred * 100).to_string()));
+        assert_eq!((next.missed, texts(next)[0].clone()), (0, (hundred * 100).to_string()));
     }
     // Long lines push each other out by their bytes.
     hub.publish("p", 2, (0..100).map(|_| entry(NOW, "info", &"x".repeat(TEXT_MAX_BYTES))).collect());

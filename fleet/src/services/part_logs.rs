@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use api::pb::platform::app::v1::{
-    GetRobotPartLogsRequest, GetRobotPartLogsResponse, TailRobotPartLogsRequest, TailRobotPartLogsResponse,
-};
+use api::pb::platform::app::v1::{GetRobotPartLogsRequest, GetRobotPartLogsResponse, TailRobotPartLogsRequest};
 use tokio::{sync::mpsc, time::MissedTickBehavior};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
@@ -15,6 +13,7 @@ use crate::{
     clock::Clock,
     context::Context,
     logs::{
+        encoded::EncodedLines,
         hub::Follower,
         query::{Query, Wanted},
     },
@@ -44,7 +43,7 @@ pub async fn tail(
     context: &Context,
     caller: Caller,
     request: TailRobotPartLogsRequest,
-) -> Result<Replies<TailRobotPartLogsResponse>, Refusal> {
+) -> Result<Replies<EncodedLines>, Refusal> {
     let part = context.authz.part::<ReadRobotLogs>(&caller, &request.id).await?;
     let wanted = Wanted::new(&[], request.errors_only, request.filter.as_deref())?;
     let follower = context.logs.follow(part.id(), wanted).await?;
@@ -71,7 +70,7 @@ pub async fn tail(
     Ok(Box::pin(ReceiverStream::new(stream)))
 }
 
-type Sender = mpsc::Sender<Result<TailRobotPartLogsResponse, Status>>;
+type Sender = mpsc::Sender<Result<EncodedLines, Status>>;
 
 /// Until the reader goes away.
 async fn send_all(mut follower: Follower, replies: &Sender) {
@@ -79,7 +78,7 @@ async fn send_all(mut follower: Follower, replies: &Sender) {
     // Room first: a batch is taken out of the ring only when it can be sent, so that what is missed is counted there.
     while let Ok(room) = replies.reserve().await {
         tokio::select! {
-            batch = follower.next() => room.send(Ok(TailRobotPartLogsResponse { logs: batch.into_entries(clock.now()) })),
+            batch = follower.next() => room.send(Ok(batch.into_message(clock.now()))),
             () = replies.closed() => return,
         }
     }

@@ -47,8 +47,8 @@ use std::{
 
 pub use db::roots_of_the_system;
 pub use db::{
-    Address, AddressError, Arg, Counted, Db, DbError, Durability, Migration, Note, OpenError, Place, Row, Still,
-    StillError, TlsSetupError, Tx,
+    Address, AddressError, Arg, Counted, Db, DbError, Durability, Migration, Note, OpenError, PageCache, Place, Row,
+    Still, StillError, TlsSetupError, Tx,
 };
 
 use crate::clock::Clock;
@@ -94,6 +94,10 @@ pub const STATE_FILE: &str = "state.db";
 /// See [`STATE_FILE`].
 pub const LOGS_FILE: &str = "logs.db";
 
+/// Of each of the five connections that read points and write: ten thousand machines, and of a million the upper pages of
+/// every index. A commit empties the caches of those who read, so more would only be filled again.
+const STATE_CACHE: PageCache = PageCache(16 * 1024);
+
 /// Both databases. `store.read`, `store.scan` and `store.write` speak to `state`.
 #[derive(Clone)]
 pub struct Store {
@@ -115,7 +119,7 @@ impl Store {
             None => Place::File(folder.join(file)),
         };
         Ok(Self {
-            state: Db::open(&place(STATE_FILE, "fleet_state"), STATE, durability)?,
+            state: Db::open_caching(&place(STATE_FILE, "fleet_state"), STATE, durability, STATE_CACHE)?,
             logs: Db::open(&place(LOGS_FILE, "fleet_logs"), LOGS, durability)?,
             ear: Arc::default(),
         })

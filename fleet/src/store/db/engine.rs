@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Arg, DbError, OpenError, Row, postgres, sqlite};
+use super::{Arg, DbError, OpenError, PageCache, Row, postgres, sqlite};
 
 /// Which database.
 #[derive(Debug, Clone)]
@@ -28,8 +28,8 @@ macro_rules! either {
 }
 
 impl Connection {
-    pub(super) fn reader_of_file(path: &Path) -> Result<Self, OpenError> {
-        sqlite::Connection::open_reader(path).map(Self::Sqlite)
+    pub(super) fn reader_of_file(path: &Path, cache: PageCache) -> Result<Self, OpenError> {
+        sqlite::Connection::open_reader(path, cache).map(Self::Sqlite)
     }
 
     pub(super) fn query<T>(

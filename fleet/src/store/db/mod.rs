@@ -47,7 +47,7 @@ use engine::Connection;
 use postgres::{Purpose, Server};
 use writer::{Job, Submitted};
 
-/// Connections for point reads: more than cores buys nothing, and each may cache 1 MiB of pages.
+/// Connections for point reads: more than cores buys nothing, and each may cache pages.
 const READERS: usize = 4;
 /// Connections for lists and pages, apart: four long ones at once must not hold up every heartbeat.
 const SCANNERS: usize = 4;
@@ -64,6 +64,15 @@ pub enum Durability {
     ProcessDeath,
     /// A power cut too: one fsync per commit.
     PowerCut,
+}
+
+/// KiB of pages that a connection of SQLite which reads points or writes may keep. PostgreSQL has caches of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageCache(pub u32);
+
+impl PageCache {
+    /// For what is read once, or from the end: lists, pages of logs.
+    pub const SMALL: Self = Self(1024);
 }
 
 /// How often the database was asked; the bench divides these by the number of calls.
@@ -139,8 +148,18 @@ pub struct Note {
 impl Db {
     /// Opens a database, applies the migrations it lacks, starts the writer. A file is created with mode 0600.
     pub fn open(place: &Place, migrations: &[Migration], durability: Durability) -> Result<Self, OpenError> {
+        Self::open_caching(place, migrations, durability, PageCache::SMALL)
+    }
+
+    /// The same with more memory for what is asked for again and again.
+    pub fn open_caching(
+        place: &Place,
+        migrations: &[Migration],
+        durability: Durability,
+        cache: PageCache,
+    ) -> Result<Self, OpenError> {
         match place {
-            Place::File(path) => Self::open_file(path, migrations, durability),
+            Place::File(path) => Self::open_file(path, migrations, durability, cache),
             Place::Schema(address, schema) => {
                 let server = Server::new(address, schema, durability)?;
                 let first = postgres::Connection::open_first(server.clone())?;
@@ -154,10 +173,16 @@ impl Db {
         }
     }
 
-    fn open_file(path: &Path, migrations: &[Migration], durability: Durability) -> Result<Self, OpenError> {
-        let mut first = sqlite::Connection::open(path, durability)?;
+    fn open_file(
+        path: &Path,
+        migrations: &[Migration],
+        durability: Durability,
+        cache: PageCache,
+    ) -> Result<Self, OpenError> {
+        let mut first = sqlite::Connection::open(path, durability, cache)?;
         migrate::bring_up_to_date(&mut first, path, migrations)?;
-        Self::over(Connection::Sqlite(first), Pool::of_file(path, READERS)?, Pool::of_file(path, SCANNERS)?, None)
+        let pool = |size, cache| Pool::of_file(path, size, cache);
+        Self::over(Connection::Sqlite(first), pool(READERS, cache)?, pool(SCANNERS, PageCache::SMALL)?, None)
     }
 
     fn over(writer: Connection, readers: Pool, scanners: Pool, apart: Option<Pool>) -> Result<Self, OpenError> {
@@ -264,8 +289,8 @@ impl Db {
 }
 
 impl Pool {
-    fn of_file(path: &Path, size: usize) -> Result<Self, OpenError> {
-        let idle = (0..size).map(|_| Connection::reader_of_file(path)).collect::<Result<Vec<_>, _>>()?;
+    fn of_file(path: &Path, size: usize, cache: PageCache) -> Result<Self, OpenError> {
+        let idle = (0..size).map(|_| Connection::reader_of_file(path, cache)).collect::<Result<Vec<_>, _>>()?;
         Ok(Self { free: Arc::new(Semaphore::new(idle.len())), idle: Mutex::new(idle) })
     }
 

@@ -20,14 +20,12 @@ use rusqlite::{
     types::ValueRef,
 };
 
-use super::{Arg, DbError, Durability, OpenError, Row};
+use super::{Arg, DbError, Durability, OpenError, PageCache, Row};
 
 /// Every statement of the program stays prepared; there are fewer than this.
 const STATEMENTS_KEPT: usize = 256;
 /// How long to wait for another *process* (`platform-fleet init` beside a running server); ours never collide.
 const OTHER_PROCESS_WAIT: Duration = Duration::from_secs(5);
-/// Pages kept per connection, as SQLite counts: negative means KiB.
-const PAGE_CACHE_KIB: i64 = -1024;
 /// The write-ahead log is folded back into the database when it has this many pages (4 KiB each).
 const CHECKPOINT_PAGES: i64 = 1000;
 
@@ -49,7 +47,7 @@ impl ToSql for Arg<'_> {
 }
 
 impl Connection {
-    pub(super) fn open(path: &Path, durability: Durability) -> Result<Self, OpenError> {
+    pub(super) fn open(path: &Path, durability: Durability, cache: PageCache) -> Result<Self, OpenError> {
         let file = |source| OpenError::of_file(path, source);
         // Made by us first, so that nobody else can read it even for a moment; SQLite gives -wal and -shm the same mode.
         OpenOptions::new()
@@ -59,7 +57,7 @@ impl Connection {
             .open(path)
             .map_err(|source| OpenError::Create { place: path.display().to_string(), source })?;
         let raw = rusqlite::Connection::open(path).map_err(file)?;
-        let connection = Self::with_pragmas(raw).map_err(file)?;
+        let connection = Self::with_pragmas(raw, cache).map_err(file)?;
         let synchronous = if durability == Durability::PowerCut { "FULL" } else { "NORMAL" };
         let set = |name: &str, value: &dyn ToSql| connection.raw.pragma_update(None, name, value);
         let journal = connection.raw.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()));
@@ -73,9 +71,10 @@ impl Connection {
         Ok(connection)
     }
 
-    pub(super) fn open_reader(path: &Path) -> Result<Self, OpenError> {
+    pub(super) fn open_reader(path: &Path, cache: PageCache) -> Result<Self, OpenError> {
         let file = |source| OpenError::of_file(path, source);
-        let connection = rusqlite::Connection::open(path).and_then(Self::with_pragmas).map_err(file)?;
+        let raw = rusqlite::Connection::open(path).map_err(file)?;
+        let connection = Self::with_pragmas(raw, cache).map_err(file)?;
         connection.raw.pragma_update(None, "query_only", true).map_err(file)?;
         Ok(connection)
     }
@@ -83,7 +82,7 @@ impl Connection {
     /// The file as it is, whatever version wrote it; not made if it is not there.
     pub(super) fn open_as_it_is(path: &Path) -> rusqlite::Result<Self> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Self::with_pragmas(rusqlite::Connection::open_with_flags(path, flags)?)?;
+        let connection = Self::with_pragmas(rusqlite::Connection::open_with_flags(path, flags)?, PageCache::SMALL)?;
         connection.raw.pragma_update(None, "query_only", true)?;
         Ok(connection)
     }
@@ -108,13 +107,14 @@ impl Connection {
         self.raw.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
     }
 
-    fn with_pragmas(raw: rusqlite::Connection) -> rusqlite::Result<Self> {
+    fn with_pragmas(raw: rusqlite::Connection, PageCache(kib): PageCache) -> rusqlite::Result<Self> {
         raw.busy_timeout(OTHER_PROCESS_WAIT)?;
         raw.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
         // Without this the planner looks at the values of parameters and compiles most joins and every ORDER BY anew at
         // each call, four times the cost of running them.
         raw.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-        raw.pragma_update(None, "cache_size", PAGE_CACHE_KIB)?;
+        // As SQLite counts: negative means KiB.
+        raw.pragma_update(None, "cache_size", -i64::from(kib))?;
         Ok(Self { raw, rewritten: RefCell::default() })
     }
 
@@ -218,6 +218,12 @@ impl Connection {
     #[cfg(test)]
     pub(super) fn compiled_again(&self, sql: &'static str) -> Result<i32, DbError> {
         Ok(self.prepared(sql)?.get_status(rusqlite::StatementStatus::RePrepare))
+    }
+
+    /// KiB of pages that may be kept.
+    #[cfg(test)]
+    pub(super) fn page_cache(&self) -> rusqlite::Result<i64> {
+        self.raw.query_row("PRAGMA cache_size", [], |row| row.get::<_, i64>(0)).map(|size| -size)
     }
 
     /// Makes the file refuse to grow beyond its present size: a full disk for tests.

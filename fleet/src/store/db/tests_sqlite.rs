@@ -36,10 +36,10 @@ async fn a_statement_is_compiled_once_whatever_its_parameters_are() {
 async fn a_full_disk_is_said_and_survived() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.db");
-    let mut first = sqlite::Connection::open(&path, Durability::ProcessDeath).unwrap();
+    let mut first = sqlite::Connection::open(&path, Durability::ProcessDeath, PageCache::SMALL).unwrap();
     migrate::bring_up_to_date(&mut first, &path, TABLES).unwrap();
     first.freeze_size().unwrap();
-    let pool = || Pool::of_file(&path, 1).unwrap();
+    let pool = || Pool::of_file(&path, 1, PageCache::SMALL).unwrap();
     let db = Db::over(Connection::Sqlite(first), pool(), pool(), None).unwrap();
     let long = "x".repeat(100_000);
     let full = db.write(move |tx| insert(tx, &long, 1)).await;
@@ -69,4 +69,18 @@ async fn nobody_else_can_read_the_files() {
         let entry = entry.unwrap();
         assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o077, 0, "{:?}", entry.path());
     }
+}
+
+#[test]
+fn who_reads_points_keeps_as_many_pages_as_was_said_and_who_reads_lists_few() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = Place::File(folder.path().join("t.db"));
+    let db = Db::open_caching(&place, TABLES, Durability::ProcessDeath, PageCache(5000)).unwrap();
+    let kept = |pool: &Pool| -> Vec<i64> {
+        let idle = pool.idle.lock().unwrap();
+        let sqlite = idle.iter().filter_map(|one| if let Connection::Sqlite(one) = one { Some(one) } else { None });
+        sqlite.map(|one| one.page_cache().unwrap()).collect()
+    };
+    assert_eq!(kept(&db.inner.readers), [5000; READERS]);
+    assert_eq!(kept(&db.inner.scanners), [1024; SCANNERS]);
 }
