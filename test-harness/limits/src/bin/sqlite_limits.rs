@@ -12,6 +12,9 @@ use std::{
 use limits::arg;
 use rusqlite::{Connection, params};
 
+/// Parts that the log rows are of: as many as write to the server that is compared with this.
+const LOG_PARTS: u64 = limits::load::CONNECTIONS as u64;
+
 fn open(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open(path)?;
     connection.execute_batch(
@@ -91,7 +94,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let batches = per_cpu_second(secs, || {
         let batch = connection.transaction()?;
         for _ in 0..100 {
-            let part = key(random(&mut state) % rows);
+            let part = key(random(&mut state) % rows.min(LOG_PARTS));
             batch.prepare_cached("INSERT INTO log(part,level,at,message) VALUES(?,?,?,?)")?.execute(params![
                 part,
                 1,

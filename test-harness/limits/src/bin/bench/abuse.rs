@@ -1,18 +1,23 @@
 //! The fleet server under everything that nobody should send, beside callers who behave.
 //!
-//! Those who behave are timed twice: alone, and while ten thousand connections say nothing, a thousand tails are not
-//! read, and others send frames that are none, messages of 64 MiB, documents that are too deep and texts that are no
-//! texts, as fast as they are answered. What is refused must be refused in so many words; nothing may be a fault of the server.
+//! Those who behave are timed alone, and while ten thousand connections say nothing, a thousand tails are not read, and
+//! others send frames that are none, messages of 64 MiB, documents that are too deep and texts that are no texts, as fast
+//! as they are answered. Whoever does that has a processor of its own and here there is none to give away, so the abusers
+//! run where nobody else wants to; and the same is measured while they say the same as fast to a program that only listens:
+//! what callers feel then is the machine, and what is beyond it is the server. A second time the abusers are programs like
+//! any other. What is refused must be refused in so many words; nothing may be a fault of the server.
 
 use std::{
     collections::BTreeMap,
-    io::{Read as _, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpStream,
     path::Path,
+    process::{Command, Stdio},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
+    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
@@ -30,6 +35,7 @@ use prost::Message as _;
 use test_harness::real::{
     device::Device,
     fleet::{Fleet, call, init},
+    programs,
 };
 
 use crate::{
@@ -49,7 +55,16 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Threads that do not.
 const ABUSERS: usize = 4;
 
-/// Adds a row for memory, one for time, and one that counts what the abusers heard.
+/// What those who do not behave get of the machine.
+#[derive(Clone, Copy, PartialEq)]
+enum Processors {
+    /// What nobody else wants.
+    LeftOver,
+    /// As much as everybody.
+    Shared,
+}
+
+/// Adds a row for memory, two for time, and one that counts what the abusers heard.
 pub(crate) async fn measure(folder: &Path, secs: u64, table: &mut Table) -> Result<(), Trouble> {
     raise_descriptors();
     let data = folder.join("abuse");
@@ -61,83 +76,45 @@ pub(crate) async fn measure(folder: &Path, secs: u64, table: &mut Table) -> Resu
         let name = format!("machine-{number}");
         parts.push(Device::create(&client, &owner.organization_id, &name, &name)?.part_id);
     }
-    let token = token(&client, &owner.key_id, "api-key", owner.key.expose())?;
-    let address = fleet.url.strip_prefix("http://").ok_or("not http")?.to_owned();
+    let abusing = token(&client, &owner.key_id, "api-key", owner.key.expose())?;
     // Those who behave have a key of their own: limits are by key.
     let behaving = own_key(&client, &owner.organization_id)?;
-    let (length, pid) = (Duration::from_secs(secs), fleet.process.pid());
-    let callers = |length| {
-        let (url, token, part) = (fleet.url.clone(), behaving.clone(), parts.first().cloned().unwrap_or_default());
-        callers(url, token, part, length)
+    let mut sink = Command::new(programs::find("sink")?).stdout(Stdio::piped()).spawn()?;
+    let mut line = String::new();
+    BufReader::new(sink.stdout.take().ok_or("no output")?).read_line(&mut line)?;
+    let at = |address: &str, pid| Target {
+        address: address.to_owned(),
+        pid,
+        token: abusing.clone(),
+        behaving: behaving.clone(),
+        parts: parts.clone(),
+        organization: owner.organization_id.clone(),
     };
-    let alone = callers(length).await?;
+    let server = at(fleet.url.strip_prefix("http://").ok_or("not http")?, fleet.process.pid());
+    let listener = at(line.trim(), sink.id());
+    let callers = || callers(&server, Duration::from_secs(secs));
 
-    let over = Arc::new(AtomicBool::new(false));
-    let most = Arc::new(AtomicU64::new(0));
-    let idle = (0..IDLE).filter_map(|_| TcpStream::connect(&address).ok()).collect::<Vec<_>>();
-    let tails = open_tails(&address, &token, &parts)?;
-    let heard = Arc::new(Mutex::new(BTreeMap::<String, u64>::new()));
-    let mut threads = vec![std::thread::spawn({
-        let (over, most) = (over.clone(), most.clone());
-        move || {
-            while !over.load(Relaxed) {
-                most.fetch_max(resident_mb(pid) as u64, Relaxed);
-                std::thread::sleep(Duration::from_millis(20));
-            }
-        }
-    })];
-    for number in 0..ABUSERS {
-        let (over, heard, address, token) = (over.clone(), heard.clone(), address.clone(), token.clone());
-        let (parts, organization) = (parts.clone(), owner.organization_id.clone());
-        threads.push(std::thread::spawn(move || {
-            let sent = calls(&parts, &organization);
-            for turn in number.. {
-                if over.load(Relaxed) {
-                    return;
-                }
-                let said = match turn % 4 {
-                    0 => garbage(&address, turn),
-                    1 => huge(&address, &token),
-                    _ => match sent.get(turn % sent.len().max(1)) {
-                        Some((path, body)) => match post(&address, path, &token, body).as_str() {
-                            // Whose fault it is has to be found.
-                            "13" => format!("13 for request {}", turn % sent.len()),
-                            said => said.to_owned(),
-                        },
-                        None => return,
-                    },
-                };
-                *heard.lock().unwrap_or_else(PoisonError::into_inner).entry(said).or_default() += 1;
-            }
-        }));
+    let alone = callers().await?;
+    let (mut memory, mut heard) = ((0, 0, 0), BTreeMap::<String, u64>::new());
+    for processors in [Processors::LeftOver, Processors::Shared] {
+        let abuse = Abuse::begin(&server, processors, None)?;
+        let beside = callers().await;
+        let done = abuse.end()?;
+        let beside = beside?;
+        let pace = Pace { turns: done.turns, lines: done.lines, length: Duration::from_secs(secs) };
+        let abuse = Abuse::begin(&listener, processors, Some(pace))?;
+        let elsewhere = callers().await;
+        let turns = abuse.end()?.turns;
+        report(table, processors, (alone, beside, elsewhere?), (done.turns, done.lines, turns));
+        memory = memory.max((done.resident_mb, done.open, done.lines));
+        done.heard.into_iter().for_each(|(said, count)| *heard.entry(said).or_default() += count);
     }
-    // What the tails do not read.
-    let flood = flood(&fleet.url, &behaving, &parts, over.clone());
-    let beside = callers(length).await;
-    over.store(true, Relaxed);
-    let lines = flood.await??;
-    for thread in threads {
-        thread.join().map_err(|_| "an abuser panicked")?;
-    }
-    let beside = beside?;
-    let open = idle.len();
-    drop((idle, tails));
-    let heard = heard.lock().unwrap_or_else(PoisonError::into_inner).clone();
-
+    let (resident, open, lines) = memory;
     table.row(
         "abused: RSS at most",
-        format!("{} MB", most.load(Relaxed)),
+        format!("{resident} MB"),
         "≤ 512 MB",
         format!("{open} silent connections, {TAILS} unread tails of {} parts, {lines} lines meanwhile", parts.len()),
-    );
-    table.row(
-        "abused: p99 of other callers",
-        format!("{:.1} times that of before", beside.1.as_secs_f64() / alone.1.as_secs_f64()),
-        "≤ 2",
-        format!(
-            "{CALLERS} callers; before p50 {:.2?} p99 {:.2?}, then {:.2?} {:.2?}",
-            alone.0, alone.1, beside.0, beside.1
-        ),
     );
     table.row(
         "abused: what the abusers heard",
@@ -145,8 +122,177 @@ pub(crate) async fn measure(folder: &Path, secs: u64, table: &mut Table) -> Resu
         "no fault of the server (13)",
         "gRPC status; \"cut off\" where the connection was closed without one".to_owned(),
     );
+    sink.kill()?;
+    sink.wait()?;
     fleet.process.stop()?;
     Ok(())
+}
+
+/// p50 and p99.
+type Times = (Duration, Duration);
+
+fn report(
+    table: &mut Table,
+    processors: Processors,
+    (alone, beside, elsewhere): (Times, Times, Times),
+    (turns, lines, turns_elsewhere): (u64, u64, u64),
+) {
+    let (who, goal) = match processors {
+        Processors::LeftOver => ("abusers on what processors have left", "≤ 2"),
+        Processors::Shared => ("abusers with as much of the processors as the server", ""),
+    };
+    let times = |one: Times, other: Times| one.1.as_secs_f64() / other.1.as_secs_f64();
+    table.row(
+        &format!("abused: p99 of other callers, {who}"),
+        format!(
+            "{:.1} times that of before; {:.1} times that of a machine as busy",
+            times(beside, alone),
+            times(beside, elsewhere)
+        ),
+        goal,
+        format!(
+            "{CALLERS} callers; p50 and p99 before {:.2?} {:.2?}, then {:.2?} {:.2?} ({turns} turns of {ABUSERS}, {lines} lines); while \
+             another program is told the same {:.2?} {:.2?} ({turns_elsewhere} turns)",
+            alone.0, alone.1, beside.0, beside.1, elsewhere.0, elsewhere.1
+        ),
+    );
+}
+
+/// Who is abused, and by whom.
+#[derive(Clone)]
+struct Target {
+    address: String,
+    pid: u32,
+    token: String,
+    /// Of those who behave.
+    behaving: String,
+    parts: Vec<String>,
+    organization: String,
+}
+
+/// Not faster than this.
+#[derive(Clone, Copy)]
+struct Pace {
+    turns: u64,
+    lines: u64,
+    length: Duration,
+}
+
+impl Pace {
+    /// Until so much of `whole` is due, or it is over.
+    fn wait(pace: Option<Self>, over: &AtomicBool, begun: Instant, done: u64, whole: fn(Self) -> u64) {
+        let Some(pace) = pace else { return };
+        let due = pace.length.mul_f64(done as f64 / whole(pace).max(1) as f64);
+        while !over.load(Relaxed)
+            && let Some(left) = due.checked_sub(begun.elapsed())
+        {
+            std::thread::sleep(left.min(Duration::from_millis(50)));
+        }
+    }
+}
+
+/// All that nobody should do, under way.
+struct Abuse {
+    over: Arc<AtomicBool>,
+    idle: Vec<TcpStream>,
+    tails: Vec<TcpStream>,
+    resident: JoinHandle<u64>,
+    abusers: Vec<JoinHandle<u64>>,
+    flood: JoinHandle<Result<u64, String>>,
+    heard: Arc<Mutex<BTreeMap<String, u64>>>,
+}
+
+/// What became of it.
+struct Done {
+    resident_mb: u64,
+    open: usize,
+    turns: u64,
+    lines: u64,
+    heard: BTreeMap<String, u64>,
+}
+
+impl Abuse {
+    fn begin(target: &Target, processors: Processors, pace: Option<Pace>) -> Result<Self, Trouble> {
+        let over = Arc::new(AtomicBool::new(false));
+        let idle = (0..IDLE).filter_map(|_| TcpStream::connect(&target.address).ok()).collect::<Vec<_>>();
+        let tails = open_tails(target)?;
+        let heard = Arc::new(Mutex::new(BTreeMap::<String, u64>::new()));
+        let resident = std::thread::spawn({
+            let (over, pid) = (over.clone(), target.pid);
+            move || {
+                let mut most = 0;
+                while !over.load(Relaxed) {
+                    most = most.max(resident_mb(pid) as u64);
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                most
+            }
+        });
+        let turns = Arc::new(AtomicU64::new(0));
+        let abuser = |number: usize| {
+            let (over, heard, turns, target) = (over.clone(), heard.clone(), turns.clone(), target.clone());
+            move || {
+                if processors == Processors::LeftOver {
+                    give_way();
+                }
+                let (sent, begun) = (calls(&target.parts, &target.organization), Instant::now());
+                for turn in number.. {
+                    if over.load(Relaxed) {
+                        return (turn - number) as u64;
+                    }
+                    Pace::wait(pace, &over, begun, turns.fetch_add(1, Relaxed), |pace| pace.turns);
+                    let said = match turn % 4 {
+                        0 => garbage(&target.address, turn),
+                        1 => huge(&target.address, &target.token),
+                        _ => match sent.get(turn % sent.len().max(1)) {
+                            Some((path, body)) => match post(&target.address, path, &target.token, body).as_str() {
+                                // Whose fault it is has to be found.
+                                "13" => format!("13 for request {}", turn % sent.len()),
+                                said => said.to_owned(),
+                            },
+                            None => return 0,
+                        },
+                    };
+                    *heard.lock().unwrap_or_else(PoisonError::into_inner).entry(said).or_default() += 1;
+                }
+                0
+            }
+        };
+        let abusers = (0..ABUSERS).map(|number| std::thread::spawn(abuser(number))).collect();
+        // What the tails do not read.
+        let flood = std::thread::spawn({
+            let (target, over) = (target.clone(), over.clone());
+            move || {
+                if processors == Processors::LeftOver {
+                    give_way();
+                }
+                flood(&target, &over, pace)
+            }
+        });
+        Ok(Self { over, idle, tails, resident, abusers, flood, heard })
+    }
+
+    fn end(self) -> Result<Done, Trouble> {
+        self.over.store(true, Relaxed);
+        let mut turns = 0;
+        for abuser in self.abusers {
+            turns += abuser.join().map_err(|_| "an abuser panicked")?;
+        }
+        let lines = self.flood.join().map_err(|_| "the flood panicked")??;
+        let resident_mb = self.resident.join().map_err(|_| "who looks at memory panicked")?;
+        drop(self.tails);
+        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok(Done { resident_mb, open: self.idle.len(), turns, lines, heard })
+    }
+}
+
+/// From now on this thread runs when no other wants to, and leaves at once when one does.
+fn give_way() {
+    let this = std::fs::read_link("/proc/thread-self").unwrap_or_default();
+    let given = Command::new("chrt").args(["--idle", "--pid", "0"]).args(this.file_name()).status();
+    if !given.is_ok_and(|status| status.success()) {
+        eprintln!("chrt (util-linux) does not work: the abusers take as much of the processors as anybody");
+    }
 }
 
 /// A token of another key that owns the organization.
@@ -173,10 +319,10 @@ pub(crate) fn raise_descriptors() {
 }
 
 /// p50 and p99 of calls that are made at a steady pace.
-async fn callers(url: String, token: String, part: String, length: Duration) -> Result<(Duration, Duration), Trouble> {
+async fn callers(target: &Target, length: Duration) -> Result<Times, Trouble> {
+    let Target { address, behaving: token, parts, .. } = target.clone();
     let work = move || -> Result<Vec<Duration>, Trouble> {
-        let address = url.strip_prefix("http://").ok_or("not http")?.to_owned();
-        let body = GetRobotPartRequest { id: part }.encode_to_vec();
+        let body = GetRobotPartRequest { id: parts.first().cloned().unwrap_or_default() }.encode_to_vec();
         let one = || -> Result<Vec<Duration>, String> {
             let mut times = Vec::new();
             let (begin, mut stream) = (Instant::now(), None);
@@ -209,7 +355,7 @@ async fn callers(url: String, token: String, part: String, length: Duration) -> 
 }
 
 /// Tails by gRPC-Web, opened and never read.
-fn open_tails(address: &str, token: &str, parts: &[String]) -> Result<Vec<TcpStream>, Trouble> {
+fn open_tails(Target { address, token, parts, .. }: &Target) -> Result<Vec<TcpStream>, Trouble> {
     let mut open = Vec::new();
     for number in 0..TAILS {
         let id = parts.get(number / TAILS_PER_PART).cloned().unwrap_or_default();
@@ -224,32 +370,29 @@ fn open_tails(address: &str, token: &str, parts: &[String]) -> Result<Vec<TcpStr
 
 /// Lines for every part that has tails, until it is over; how many.
 fn flood(
-    url: &str,
-    token: &str,
-    parts: &[String],
-    over: Arc<AtomicBool>,
-) -> tokio::task::JoinHandle<Result<u64, Trouble>> {
-    let (address, token) = (url.trim_start_matches("http://").to_owned(), token.to_owned());
-    let parts = parts.to_vec();
-    tokio::task::spawn_blocking(move || {
-        let (mut stream, mut lines) = (None, 0);
-        while !over.load(Relaxed) {
-            for part in &parts {
-                let entry = |n| LogEntry {
-                    level: "info".into(),
-                    message: format!("{lines} {n} {}", "x".repeat(200)),
-                    ..Default::default()
-                };
-                let body = LogRequest { id: part.clone(), logs: (0..100).map(entry).collect() }.encode_to_vec();
-                let said = ask(&mut stream, &address, "/platform.app.v1.RobotService/Log", &token, &framed(&body));
-                if said != "0" {
-                    return Err(format!("a device heard {said}").into());
-                }
-                lines += 100;
-            }
+    Target { address, behaving: token, parts, .. }: &Target,
+    over: &AtomicBool,
+    pace: Option<Pace>,
+) -> Result<u64, String> {
+    let (mut stream, mut lines, begun) = (None, 0, Instant::now());
+    for part in parts.iter().cycle() {
+        if over.load(Relaxed) {
+            break;
         }
-        Ok(lines)
-    })
+        Pace::wait(pace, over, begun, lines, |pace| pace.lines);
+        let entry = |n| LogEntry {
+            level: "info".into(),
+            message: format!("{lines} {n} {}", "x".repeat(200)),
+            ..Default::default()
+        };
+        let body = LogRequest { id: part.clone(), logs: (0..100).map(entry).collect() }.encode_to_vec();
+        let said = ask(&mut stream, address, "/platform.app.v1.RobotService/Log", token, &framed(&body));
+        if said != "0" {
+            return Err(format!("a device heard {said}"));
+        }
+        lines += 100;
+    }
+    Ok(lines)
 }
 
 /// Bytes that are no HTTP, or begin like HTTP/2 and go on like nothing.
