@@ -40,7 +40,7 @@ sandbox: programs
 test: programs
 	packaging/test.sh
 
-# Without root it says so and skips.
+# Without root it says so and skips. ARGS=--kernel makes the user-mode kernel on which boards with radios are several times as fast.
 lab:
 	@[ "$$(id -u)" != 0 ] || packaging/needs.sh lab
 	@[ "$$(id -u)" != 0 ] || $(MAKE) --no-print-directory programs

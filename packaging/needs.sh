@@ -17,6 +17,7 @@ if [ "${1:-}" = lab ]; then
     command -v cpio >/dev/null || missing+=(cpio)
     { command -v modprobe || [ -x /sbin/modprobe ]; } >/dev/null || missing+=(kmod)
     command -v mke2fs >/dev/null || missing+=(e2fsprogs)
+    { command -v nft || [ -x /usr/sbin/nft ]; } >/dev/null || missing+=(nftables)
     python3 -m pip --version >/dev/null 2>&1 || missing+=(python3 python3-pip)
 fi
 # Each on its own: what one distribution lacks does not keep the others out.

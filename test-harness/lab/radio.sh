@@ -5,4 +5,6 @@ here=$(dirname "$(realpath "$0")")
 program=${CARGO_TARGET_DIR:-$here/../../target}/debug/radio
 [ -e "$program" ] || { echo "not built yet: cargo build -p test-harness --bin radio" >&2; exit 1; }
 image=$("$here/radio/image.sh")
-exec "$program" --image "$image" "$@"
+kernel=$("$here/radio/kernel.sh" --cached) || kernel=
+[ "${LAB_MACHINE:-}" != qemu ] || kernel=
+exec "$program" --image "$image" ${kernel:+--user-mode-kernel "$kernel"} "$@"

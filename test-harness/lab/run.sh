@@ -17,13 +17,28 @@ for program in systemd-nspawn mmdebstrap nsenter unshare ip; do
 done
 case " $* " in
     *" --list "*) exec "$lab" --list ;;
+    *" --kernel "*) exec "$here/radio/kernel.sh" ;;
 esac
 image=$("$here/image.sh") || skip "the board's image could not be made: is a Debian mirror within reach?"
 
-# The boards with radios are machines of their own: without what they need, the others are tried alone, and it is said.
+# The boards with radios are machines of their own: without what they need, the others are tried alone, and it is said. Under a
+# user-mode kernel where one is in the cache, else under qemu.
 radio=()
-if command -v qemu-system-x86_64 >/dev/null && path=$("$here/radio/image.sh"); then
+kernel=
+case " $* " in
+    *" --machine qemu "*) ;;
+    *" --machine user-mode "*) kernel=$("$here/radio/kernel.sh") || skip "the user-mode kernel could not be made" ;;
+    *" --machine "*) skip "--machine is qemu or user-mode" ;;
+    *) kernel=$("$here/radio/kernel.sh" --cached) && command -v nft >/dev/null || kernel= ;;
+esac
+if { [ -n "$kernel" ] || command -v qemu-system-x86_64 >/dev/null; } && path=$("$here/radio/image.sh"); then
     radio=(--radio-image "$path")
+    if [ -n "$kernel" ]; then
+        radio+=(--user-mode-kernel "$kernel")
+        echo "the boards with radios run under a user-mode kernel" >&2
+    else
+        echo "the boards with radios run under qemu; faster ones: make lab ARGS=--kernel, once" >&2
+    fi
 else
     echo "SKIPPED the boards with radios: qemu-system-x86_64 is missing, or the image could not be made" >&2
 fi

@@ -105,8 +105,10 @@ install -D -m 755 -t "$root/usr/local/lib/lab" "$here"/guest/*
 cat >"$root/etc/systemd/system/lab-agent.service" <<'UNIT'
 [Unit]
 Description=The lab's way in
+Before=NetworkManager.service
 [Service]
-ExecStart=/usr/local/lib/lab/lab-agent.py
+ExecStartPre=/usr/local/lib/lab/lab-way
+ExecStart=/usr/local/lib/lab/lab-way /usr/local/lib/lab/lab-agent.py
 Restart=always
 RestartSec=1
 OOMScoreAdjust=-900

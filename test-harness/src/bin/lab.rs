@@ -13,22 +13,25 @@ use std::{
 };
 
 use test_harness::lab::{
-    radio,
+    radio::{self, machine::Source},
     site::Kind,
     stories::{self, Seen, Stage, Story},
 };
 
 const HELP: &str =
     "make lab ARGS=\"NAME…\": only these stories; --list names them; --radio, --containers, --arm64: those of one kind;
---times N; --boards N: so many boards with radios at a time (2); --aloud: print what is seen when it is seen";
+--times N; --boards N: so many boards with radios at a time (2 under qemu, 3 under a user-mode kernel); --aloud: print what is seen
+when it is seen; --machine qemu, --machine user-mode: what boards with radios run on; --kernel: make the user-mode kernel, and that is all";
 
-/// Boards with radios at a time. One takes less than one processor most of the time, and waits for radios.
+/// Boards with radios at a time. An emulated one takes less than one processor most of the time, and waits for radios.
 const BOARDS: usize = 2;
+/// Those under a user-mode kernel, which take a third of that.
+const USER_MODE_BOARDS: usize = 3;
 
 fn main() -> ExitCode {
-    let (mut image, mut radio_image, mut arm64_image) = (None, None, None);
+    let (mut image, mut radio_image, mut arm64_image, mut kernel) = (None, None, None, None);
     let mut wanted: Vec<String> = Vec::new();
-    let (mut times, mut boards, mut aloud) = (1, BOARDS, false);
+    let (mut times, mut boards, mut aloud) = (1, None, false);
     let all = || stories::STORIES.into_iter().chain(radio::stories::STORIES);
     let arm64 = radio::stories::ARM64;
     let is_arm64 = |name: &str| arm64.iter().any(|(known, _)| *known == name);
@@ -39,6 +42,9 @@ fn main() -> ExitCode {
             "--image" => image = arguments.next().map(PathBuf::from),
             "--radio-image" => radio_image = arguments.next().map(PathBuf::from),
             "--arm64-image" => arm64_image = arguments.next().map(PathBuf::from),
+            "--user-mode-kernel" => kernel = arguments.next().map(PathBuf::from),
+            // `run.sh` has acted upon it.
+            "--machine" => drop(arguments.next()),
             "--list" => {
                 arm64.iter().for_each(|(name, _)| println!("{name} (only when it is named)"));
                 all().for_each(|(name, _)| println!("{name}{}", if is_radio(name) { " (radio)" } else { "" }));
@@ -47,7 +53,7 @@ fn main() -> ExitCode {
             "--radio" => wanted.extend(radio::stories::STORIES.iter().map(|(name, _)| (*name).to_owned())),
             "--containers" => wanted.extend(stories::STORIES.iter().map(|(name, _)| (*name).to_owned())),
             "--times" => times = arguments.next().and_then(|number| number.parse().ok()).unwrap_or(1),
-            "--boards" => boards = arguments.next().and_then(|number| number.parse().ok()).unwrap_or(BOARDS),
+            "--boards" => boards = arguments.next().and_then(|number| number.parse().ok()),
             "--aloud" => aloud = true,
             "--arm64" => wanted.extend(arm64.iter().map(|(name, _)| (*name).to_owned())),
             name if all().chain(arm64).any(|(known, _)| known == name) => wanted.push(argument),
@@ -70,15 +76,18 @@ fn main() -> ExitCode {
     let told = Told { image: &image, aloud, failed: Mutex::new(Vec::new()), passed: AtomicUsize::new(0) };
     let next = AtomicUsize::new(0);
     let mut without = 0;
+    let boards = boards.unwrap_or(if kernel.is_some() { USER_MODE_BOARDS } else { BOARDS });
+    let own = radio_image.map(|image| Source { image, kernel });
+    let arm64 = arm64_image.map(|image| Source { image, kernel: None });
     let played: Vec<_> = machines
         .into_iter()
         .filter_map(|(name, story)| {
-            let image = if is_arm64(name) { &arm64_image } else { &radio_image };
-            if image.is_none() {
+            let source = if is_arm64(name) { &arm64 } else { &own };
+            if source.is_none() {
                 println!("SKIPPED {name:<14} there is no image of a board with radios");
                 without += 1;
             }
-            Some((name, story, (image.as_deref()?, is_arm64(name))))
+            Some((name, story, (source.as_ref()?, is_arm64(name))))
         })
         .collect();
     std::thread::scope(|scope| {
@@ -116,7 +125,7 @@ struct Told<'a> {
 
 impl Told<'_> {
     /// Plays a story and prints what was seen.
-    fn play(&self, name: &str, story: Story, radio: Option<(&Path, bool)>) {
+    fn play(&self, name: &str, story: Story, radio: Option<(&Source, bool)>) {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         // Process numbers are small here, and the same in another lab.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -124,7 +133,7 @@ impl Told<'_> {
         let kind = if radio.is_some_and(|(_, arm64)| arm64) { arm64_kind() } else { Kind::own() };
         let seen = Seen::new(self.aloud.then(|| name.to_owned()));
         let begin = Instant::now();
-        let radio = radio.map(|(image, _)| image);
+        let radio = radio.map(|(source, _)| source);
         let end = story(&Stage { image: self.image, radio, kind, folder: &folder, seen: &seen });
         let took = begin.elapsed().as_secs_f64();
         let _ = std::fs::remove_dir_all(&folder);

@@ -11,13 +11,13 @@ use std::{
 use test_harness::{
     lab::radio::{
         air,
-        machine::{MEMORY, Machine},
+        machine::{MEMORY, Machine, Size, Source},
     },
     real::Trouble,
 };
 
 const HELP: &str = "\
-radio.sh start NAME [--memory MB]   a board, from the saved state
+radio.sh start NAME [--memory MB]   a board: under the user-mode kernel if there is one and LAB_MACHINE is not qemu, else from qemu's saved state
 radio.sh stop NAME | list
 radio.sh exec NAME COMMAND…         a command line in its bash; its exit code is this one's
 radio.sh put NAME FILE PATH         a file of here onto the board
@@ -48,6 +48,10 @@ fn main() -> ExitCode {
 fn run(words: &[&str]) -> Result<ExitCode, Trouble> {
     let [_, image, rest @ ..] = words else { return Err(Trouble(format!("start it by radio.sh\n{HELP}"))) };
     let image = Path::new(image);
+    let (kernel, rest) = match rest {
+        ["--user-mode-kernel", kernel, rest @ ..] => (Some(PathBuf::from(kernel)), rest),
+        rest => (None, rest),
+    };
     match rest {
         ["start", name, options @ ..] => {
             let memory = match options {
@@ -60,7 +64,8 @@ fn run(words: &[&str]) -> Result<ExitCode, Trouble> {
             }
             let _ = fs::remove_dir_all(folder(name));
             let begin = Instant::now();
-            let machine = Machine::start(image, &folder(name), memory)?;
+            let source = Source { image: image.to_owned(), kernel };
+            let machine = Machine::start(&source, &folder(name), Size::Megabytes(memory))?;
             println!("{name} is up after {:.1} s: {}", begin.elapsed().as_secs_f64(), machine.folder().display());
         }
         ["stop", name] => find(name)?.stop()?,

@@ -16,7 +16,7 @@ use serde_json::json;
 use super::{
     board::{Board, Target},
     hardships,
-    radio::board::RadioBoard,
+    radio::{board::RadioBoard, machine::Source},
     site::{self, DOWNLOADS, FIRST, Kind, Site, server_pid, update},
 };
 use crate::real::{Trouble, agents, eventually};
@@ -31,8 +31,8 @@ pub(super) const SLOT_A: &str = "/opt/platform/versions/platform-agent/a/platfor
 pub struct Stage<'a> {
     /// The board's image.
     pub image: &'a Path,
-    /// The image of the boards with radios; without it there are none here.
-    pub radio: Option<&'a Path>,
+    /// What the boards with radios are started from; without it there are none here.
+    pub radio: Option<&'a Source>,
     /// What those boards are made of.
     pub kind: Kind,
     /// A folder of its own.
@@ -107,14 +107,14 @@ impl Stage<'_> {
 
     /// A board with radios.
     pub(in crate::lab) fn radio_board(&self) -> Result<RadioBoard, Trouble> {
-        let image = self.radio.ok_or_else(|| Trouble("there is no image of a board with radios".to_owned()))?;
-        RadioBoard::start(image, &self.folder.join("board"))
+        let source = self.radio.ok_or_else(|| Trouble("there is no image of a board with radios".to_owned()))?;
+        RadioBoard::start(source, &self.folder.join("board"))
     }
 
     /// A board with radios and the memory of a machine of 128 MB.
     pub(in crate::lab) fn small_board(&self) -> Result<RadioBoard, Trouble> {
-        let image = self.radio.ok_or_else(|| Trouble("there is no image of a board with radios".to_owned()))?;
-        RadioBoard::start_small(image, &self.folder.join("board"))
+        let source = self.radio.ok_or_else(|| Trouble("there is no image of a board with radios".to_owned()))?;
+        RadioBoard::start_small(source, &self.folder.join("board"))
     }
 
     /// Where pictures are kept for who wants to judge them.

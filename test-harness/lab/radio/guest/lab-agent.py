@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""The lab's way into a board: runs what comes through the virtual serial ports named lab.0, lab.1 and so on.
+"""The lab's way into a board: runs what comes through the virtual serial ports named lab.0, lab.1 and so on; under a
+user-mode kernel, which has none, through connections to the house (`lab-way` starts it there).
 
 A message is a line of JSON followed by as many raw bytes as its "bytes" says. Each port serves one request at a time;
 each answer carries the request's "id". When the other side goes away in the middle, what runs for it is ended.
@@ -8,9 +9,10 @@ each answer carries the request's "id". When the other side goes away in the mid
   {"id", "op": "put", "path", "mode", "bytes"}  ->  {"id", "code"} (or with "error")
   {"id", "op": "get", "path"}  ->  {"id", "bytes"} (repeated), then {"id", "code"}
 """
-import json, os, select, signal, subprocess, sys, threading, time
+import json, os, select, signal, socket, subprocess, sys, threading, time
 
 PORTS = 4
+HOUSE = ("10.0.2.15", 9000)
 CHUNK = 64 * 1024
 ENVIRONMENT = {"HOME": "/root", "LANG": "C.UTF-8", "SYSTEMD_PAGER": "cat",
                "PATH": "/usr/local/lib/lab:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
@@ -21,8 +23,8 @@ class Gone(Exception):
 
 
 class Port:
-    def __init__(self, path):
-        self.file = os.open(path, os.O_RDWR)
+    def __init__(self, file):
+        self.file = file
         self.buffer = b""
 
     def fill(self):
@@ -52,13 +54,13 @@ class Port:
 
     def away(self):
         poll = select.poll()
-        poll.register(self.file, 0)
-        return any(event & select.POLLHUP for _, event in poll.poll(0))
+        poll.register(self.file, select.POLLRDHUP)
+        return any(event & (select.POLLHUP | select.POLLRDHUP) for _, event in poll.poll(0))
 
 
 def execute(port, request):
     number, end = request["id"], time.monotonic() + request.get("limit", 600)
-    child = subprocess.Popen(["/bin/bash", "-c", request["command"]], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    child = subprocess.Popen([*BESIDE, "/bin/bash", "-c", request["command"]], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT, cwd="/root", env=ENVIRONMENT, start_new_session=True)
     output, ended = child.stdout.fileno(), False
     while True:
@@ -101,28 +103,50 @@ def get(port, request):
     return {"id": request["id"], "code": 0}
 
 
-def serve(path):
-    port = Port(path)
+def serve(port):
+    """Until the other side closes the port."""
     while True:
         try:
             request = port.message()
             work = {"exec": execute, "put": put, "get": get}[request["op"]]
             try:
                 answer = work(port, request)
+            except (Gone, BrokenPipeError, ConnectionResetError):
+                return
             except OSError as error:
                 answer = {"id": request["id"], "code": 255, "error": str(error)}
             port.say(answer)
-        except Gone:
-            port.buffer = b""
-            time.sleep(0.1)
+        except (Gone, BrokenPipeError, ConnectionResetError):
+            return
         except (ValueError, KeyError) as error:
-            print(f"{path}: {error!r}", file=sys.stderr, flush=True)
+            print(repr(error), file=sys.stderr, flush=True)
             port.buffer = b""
 
 
+def serve_line(path):
+    port = Port(os.open(path, os.O_RDWR))
+    while True:
+        serve(port)
+        port.buffer = b""
+        time.sleep(0.1)
+
+
+def serve_connection(line):
+    with line:
+        serve(Port(line.fileno()))
+
+
+if sys.argv[1:] == ["house"]:
+    # What it runs is in the board's own network, not in the house's.
+    BESIDE = ["nsenter", "--net=/proc/1/ns/net", "--"]
+    with socket.create_server(HOUSE) as door:
+        while True:
+            line, _ = door.accept()
+            threading.Thread(target=serve_connection, args=(line,), daemon=True).start()
+BESIDE = []
 for number in range(PORTS):
     path = f"/dev/virtio-ports/lab.{number}"
     while not os.path.exists(path):
         time.sleep(0.05)
-    threading.Thread(target=serve, args=(path,), daemon=True).start()
+    threading.Thread(target=serve_line, args=(path,), daemon=True).start()
 signal.pause()

@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use super::{
     air,
-    machine::{MEMORY, Machine},
+    machine::{MEMORY, Machine, Size, Source},
 };
 use crate::{
     lab::board::Target,
@@ -14,10 +14,6 @@ use crate::{
 /// How long a command on a board may take: all of it is emulated.
 const COMMAND_LIMIT: Duration = Duration::from_secs(180);
 
-/// What a machine of 128 MB has for programs under a kernel of a product. Debian's kernel takes four times as much for itself,
-/// so that a machine that has this is made of a larger one.
-const SMALL: u64 = 112;
-
 /// A board with radios; it ends with the value.
 pub struct RadioBoard {
     machine: Machine,
@@ -25,17 +21,18 @@ pub struct RadioBoard {
 }
 
 impl RadioBoard {
-    /// A board from the saved state, in a new folder.
-    pub fn start(image: &Path, folder: &Path) -> Result<RadioBoard, Trouble> {
-        let machine = Machine::start(image, folder, MEMORY)?;
-        Ok(RadioBoard { machine, image: image.to_owned() })
+    /// A board in a new folder.
+    pub fn start(source: &Source, folder: &Path) -> Result<RadioBoard, Trouble> {
+        RadioBoard::of(source, folder, Size::Megabytes(MEMORY))
     }
 
     /// One with the memory of a machine of 128 MB, of which people's access points and phones take their part.
-    pub fn start_small(image: &Path, folder: &Path) -> Result<RadioBoard, Trouble> {
-        let board = RadioBoard::start(image, folder)?;
-        board.machine.squeeze(SMALL)?;
-        Ok(board)
+    pub fn start_small(source: &Source, folder: &Path) -> Result<RadioBoard, Trouble> {
+        RadioBoard::of(source, folder, Size::Small)
+    }
+
+    fn of(source: &Source, folder: &Path, size: Size) -> Result<RadioBoard, Trouble> {
+        Ok(RadioBoard { machine: Machine::start(source, folder, size)?, image: source.image.clone() })
     }
 
     /// What the agent weighs, and what is left of the board's memory.

@@ -1,76 +1,77 @@
-//! One machine under qemu, and the state that all of them start from.
+//! One machine: a board with radios, and the people around it.
 //!
-//! Booting takes half a minute, so it is done once: the state of a board that is up is saved beside the image, and each
-//! board is that one, gone on from there, with changes to the disk of its own that vanish with it. A machine lives on when
-//! the process that started it ends; it is known by its folder.
+//! There are two kinds, which differ in what the board's kernel runs on and in nothing that a story sees. A machine lives on
+//! when the process that started it ends; it is known by its folder.
 
 use std::{
-    fs::{self, File},
-    os::unix::process::CommandExt as _,
+    collections::HashMap,
+    fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use serde_json::json;
-
 use super::{
-    channel::{Idle, Lease, PORTS, note},
-    qmp::Qmp,
+    channel::{Idle, Lease, note},
+    qemu, user_mode,
 };
 use crate::real::{PATIENCE, Trouble, eventually};
 
 /// Memory of an ordinary board, in megabytes.
 pub const MEMORY: u32 = 512;
-/// How long the one cold boot and the setting up may take.
-const SETUP_LIMIT: Duration = Duration::from_secs(900);
-/// The kernel's words. No mitigations and no audit: every instruction is emulated.
-const KERNEL: &str =
-    "root=/dev/vda rw quiet panic=-1 mitigations=off random.trust_cpu=on audit=0 net.ifnames=0 console=";
+/// What a machine of 128 MB has for programs under a kernel of a product.
+const SMALL: u32 = 112;
+/// How long a board may take from power to the end of its setting up.
+pub(super) const SETUP_LIMIT: Duration = Duration::from_secs(900);
 
-/// What differs between machines of different processors.
-struct Processor {
-    program: &'static str,
-    machine: &'static str,
-    model: &'static str,
-    console: &'static str,
+/// What machines are started from.
+#[derive(Clone)]
+pub struct Source {
+    /// The folder that `test-harness/lab/radio/image.sh` or `image-arm64.sh` has made.
+    pub image: PathBuf,
+    /// A user-mode kernel to boot its disk with (`test-harness/lab/radio/kernel.sh`); without one it boots its own under qemu.
+    pub kernel: Option<PathBuf>,
 }
 
-/// The ordinary one.
-const X86_64: Processor = Processor { program: "qemu-system-x86_64", machine: "q35", model: "max", console: "ttyS0" };
-/// That of most small boards.
-const ARM64: Processor = Processor {
-    program: "qemu-system-aarch64",
-    machine: "virt,gic-version=3",
-    model: "cortex-a53",
-    console: "ttyAMA0",
-};
+/// How much memory a board has.
+#[derive(Clone, Copy)]
+pub enum Size {
+    /// So many megabytes, of which the kernel takes its part.
+    Megabytes(u32),
+    /// As much for programs as on a machine of 128 MB.
+    Small,
+}
 
-/// The one that the image is for.
-fn processor(image: &Path) -> &'static Processor {
-    if image.join("arm64").exists() { &ARM64 } else { &X86_64 }
+/// What a machine runs on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// An emulated processor.
+    Qemu,
+    /// This machine's own, the kernel being a program.
+    UserMode,
 }
 
 /// A machine that runs.
 pub struct Machine {
+    kind: Kind,
     folder: PathBuf,
     idle: Idle,
 }
 
 impl Machine {
-    /// Starts a machine from the saved state, which is made first if there is none. `folder` must not hold a machine.
-    pub fn start(image: &Path, folder: &Path, memory: u32) -> Result<Machine, Trouble> {
-        let state = state(image, memory)?;
-        let incoming = format!("exec:cat '{}'", state.join("memory").display());
-        let machine = launch(image, &state.join("disk"), folder, memory, Some(&incoming))?;
-        let mut qmp = machine.qmp()?;
-        eventually("the restored state", || {
-            let status = qmp.call("query-status", json!({})).ok()?;
-            (status["status"] != "inmigrate").then_some(())
-        })?;
-        qmp.call("cont", json!({}))?;
-        drop(qmp);
+    /// Starts a machine whose radios and cables are where they belong. `folder` must not hold a machine.
+    pub fn start(source: &Source, folder: &Path, size: Size) -> Result<Machine, Trouble> {
+        if let Some(kernel) = &source.kernel {
+            return user_mode::start(&source.image, kernel, folder, size);
+        }
+        let memory = if let Size::Megabytes(memory) = size { memory } else { MEMORY };
+        let machine = qemu::start(&source.image, folder, memory)?;
+        // It stood still while the state was on disk.
         machine.set_clock(SystemTime::now())?;
+        if let Size::Small = size {
+            // Debian's kernel takes four times as much for itself as a product's: a machine that has this is made of a larger one.
+            qemu::squeeze(&machine, SMALL)?;
+        }
         Ok(machine)
     }
 
@@ -78,7 +79,12 @@ impl Machine {
     #[must_use]
     pub fn find(folder: &Path) -> Option<Machine> {
         let pid = note(folder, "pid")?;
-        Path::new("/proc").join(pid).exists().then(|| Machine { folder: folder.to_owned(), idle: Idle::default() })
+        let kind = if folder.join("control").exists() { Kind::UserMode } else { Kind::Qemu };
+        Path::new("/proc").join(pid).exists().then(|| Machine::of(kind, folder))
+    }
+
+    pub(super) fn of(kind: Kind, folder: &Path) -> Machine {
+        Machine { kind, folder: folder.to_owned(), idle: Idle::default() }
     }
 
     /// Where its sockets and its console are.
@@ -92,76 +98,53 @@ impl Machine {
         self.idle.channel(&self.folder)
     }
 
-    /// Sets the board's clock: it stood still while the state was on disk.
+    /// Ends the connections to its ports that nobody uses.
+    pub(super) fn leave_ports(&self) {
+        self.idle.close();
+    }
+
+    /// Sets the board's clock.
     pub fn set_clock(&self, to: SystemTime) -> Result<(), Trouble> {
         let since = to.duration_since(UNIX_EPOCH).map_err(|error| Trouble::of("the time", error))?;
-        let command = format!("date --set=@{}.{:03}", since.as_secs(), since.subsec_millis());
-        match self.channel()?.execute(&command, PATIENCE, &mut std::io::sink())? {
-            0 => Ok(()),
-            code => Err(Trouble(format!("`{command}` ended with {code}"))),
-        }
+        self.run(&format!("date --set=@{}.{:03}", since.as_secs(), since.subsec_millis())).map(drop)
     }
 
     /// Takes the power away and gives it back: what was not on the disk is lost. Returns at once; the board boots from the
     /// beginning, and `lab-setup` has to be run again by whoever wants radios.
     pub fn cut_power(&self) -> Result<(), Trouble> {
-        self.qmp()?.call("system_reset", json!({})).map(drop)
+        match self.kind {
+            Kind::Qemu => qemu::cut_power(&self.folder),
+            Kind::UserMode => user_mode::cut_power(&self.folder),
+        }
     }
 
     /// Plugs the cable of `eth0` in or out.
     pub fn plug_cable(&self, plugged: bool) -> Result<(), Trouble> {
-        self.qmp()?.call("set_link", json!({"name": "own-nic", "up": plugged})).map(drop)
-    }
-
-    /// Takes memory away from the board, down to so many megabytes of all that it has (`MemTotal`). For good: it is not given
-    /// back when the board is out of memory.
-    pub fn squeeze(&self, megabytes: u64) -> Result<(), Trouble> {
-        let total = || {
-            let mut said = Vec::new();
-            let ask = "sed -n 's/^MemTotal: *\\([0-9]*\\).*/\\1/p' /proc/meminfo";
-            self.channel().ok()?.execute(ask, PATIENCE, &mut said).ok()?;
-            String::from_utf8_lossy(&said).trim().parse::<u64>().ok()
-        };
-        let before = total().ok_or_else(|| Trouble("the board does not say how much memory it has".to_owned()))?;
-        let whole = self.qmp()?.call("query-balloon", json!({}))?["actual"].as_u64().unwrap_or_default();
-        let wanted = whole.saturating_sub(before * 1024) + megabytes * 1024 * 1024;
-        self.qmp()?.call("balloon", json!({"value": wanted}))?;
-        eventually("a board with less memory", || total().filter(|now| *now <= megabytes * 1024)).map(drop)
+        match self.kind {
+            Kind::Qemu => qemu::plug_cable(&self.folder, plugged),
+            Kind::UserMode => self.run(if plugged { "lab-cable in" } else { "lab-cable out" }).map(drop),
+        }
     }
 
     /// Opens a port of this machine's loopback that leads to a port of the house (netns `home`); the number it got.
     pub fn forward(&self, port: u16) -> Result<u16, Trouble> {
-        let mut qmp = self.qmp()?;
-        let mut monitor = |line: &str| -> Result<String, Trouble> {
-            let said = qmp.call("human-monitor-command", json!({"command-line": line}))?;
-            Ok(said.as_str().unwrap_or_default().to_owned())
-        };
-        // Port 0 is any that is free; which one it was is only told in a table.
-        monitor(&format!("hostfwd_add way tcp:127.0.0.1:0-:{port}"))?;
-        let table = monitor("info usernet")?;
-        let row = table.lines().rev().find_map(|line| {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            let at = words.iter().position(|word| word.starts_with("TCP[HOST_FORWARD"))?;
-            (words.get(at + 5)?.parse() == Ok(port)).then(|| words.get(at + 3)?.parse().ok()).flatten()
-        });
-        row.ok_or_else(|| Trouble(format!("no forwarded port in qemu's table:\n{table}")))
+        match self.kind {
+            Kind::Qemu => qemu::forward(&self.folder, port),
+            Kind::UserMode => user_mode::forward(&self.folder, port),
+        }
     }
 
     /// The seconds of processor that it has taken so far: what a story takes where nothing else is done.
     #[must_use]
     pub fn processor_seconds(&self) -> u64 {
-        let pid = note(&self.folder, "pid").unwrap_or_default();
-        let stat = fs::read_to_string(Path::new("/proc").join(pid).join("stat")).unwrap_or_default();
-        let words = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split_whitespace();
-        // Of programs and of the kernel for them, in hundredths.
-        words.skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>() / 100
+        note(&self.folder, "pid").and_then(|pid| pid.parse().ok()).map_or(0, processor_seconds)
     }
 
     /// Ends the machine and waits for its end.
     pub fn stop(&self) -> Result<(), Trouble> {
         for name in ["air.pid", "pid"] {
             let Some(pid) = note(&self.folder, name) else { continue };
-            let asked = name == "pid" && self.qmp().and_then(|mut qmp| qmp.call("quit", json!({}))).is_ok();
+            let asked = name == "pid" && self.kind == Kind::Qemu && qemu::quit(&self.folder);
             if !asked {
                 let _ = Command::new("kill").args(["-KILL", &pid]).stderr(Stdio::null()).status();
             }
@@ -171,8 +154,18 @@ impl Machine {
         fs::remove_dir_all(&self.folder).map_err(|error| Trouble::of(self.folder.display(), error))
     }
 
-    fn qmp(&self) -> Result<Qmp, Trouble> {
-        Qmp::open(&self.folder.join("qmp"))
+    /// All the memory that the board's kernel knows (`MemTotal`), in KiB.
+    pub(super) fn total_memory(&self) -> Result<u64, Trouble> {
+        let said = self.run("sed -n 's/^MemTotal: *\\([0-9]*\\).*/\\1/p' /proc/meminfo")?;
+        said.trim().parse().map_err(|error| Trouble::of("the board's memory", error))
+    }
+
+    /// What a short command says that has to end well.
+    fn run(&self, command: &str) -> Result<String, Trouble> {
+        let mut said = Vec::new();
+        let code = self.channel()?.execute(command, PATIENCE, &mut said)?;
+        let said = String::from_utf8_lossy(&said).into_owned();
+        if code == 0 { Ok(said) } else { Err(Trouble(format!("`{command}` ended with {code}: {said}"))) }
     }
 }
 
@@ -182,138 +175,26 @@ fn lives(pid: &str) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
-/// Starts qemu in the background and waits for its sockets.
-fn launch(image: &Path, disk: &Path, folder: &Path, memory: u32, incoming: Option<&str>) -> Result<Machine, Trouble> {
-    let trouble = |error| Trouble::of(folder.display(), error);
-    fs::create_dir_all(folder).map_err(trouble)?;
-    let log = File::create(folder.join("qemu.log")).map_err(trouble)?;
-    let again = log.try_clone().map_err(trouble)?;
-    let program = processor(image).program;
-    let mut command = Command::new(program);
-    command.args(hardware(processor(image), image, disk, folder, memory, incoming.is_some()));
-    if let Some(incoming) = incoming {
-        command.args(["-incoming", incoming]);
+/// What a process and all that it has started took, of programs and of the kernel for them.
+fn processor_seconds(root: u32) -> u64 {
+    let mut all: HashMap<u32, (u32, u64)> = HashMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let words: Vec<&str> = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split_whitespace().collect();
+        let Some(parent) = words.get(1).and_then(|word| word.parse().ok()) else { continue };
+        // Its own, and what those took that it has waited for, in hundredths.
+        let taken = words.iter().skip(11).take(4).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+        all.insert(pid, (parent, taken));
     }
-    command.stdin(Stdio::null()).stdout(log).stderr(again).process_group(0);
-    let mut child = command.spawn().map_err(|error| Trouble::of(program, error))?;
-    fs::write(folder.join("pid"), child.id().to_string()).map_err(trouble)?;
-    let machine = Machine { folder: folder.to_owned(), idle: Idle::default() };
-    eventually("the sockets of qemu", || {
-        let ended = !matches!(child.try_wait(), Ok(None));
-        (ended || Qmp::open(&folder.join("qmp")).is_ok()).then_some(())
-    })?;
-    if let Ok(None) = child.try_wait() {
-        return Ok(machine);
-    }
-    Err(Trouble(format!("qemu ended at once:\n{}", note(folder, "qemu.log").unwrap_or_default())))
-}
-
-/// What the machine is made of. A saved state fits the very same only.
-fn hardware(
-    processor: &Processor,
-    image: &Path,
-    disk: &Path,
-    folder: &Path,
-    memory: u32,
-    throw_away: bool,
-) -> Vec<String> {
-    let mut words: Vec<String> = Vec::new();
-    let mut add = |name: &str, value: String| words.extend([name.to_owned(), value]);
-    add("-accel", "tcg,thread=multi,tb-size=256".to_owned());
-    add("-machine", processor.machine.to_owned());
-    add("-cpu", processor.model.to_owned());
-    add("-smp", "2".to_owned());
-    add("-m", memory.to_string());
-    add("-kernel", image.join("vmlinuz").display().to_string());
-    add("-initrd", image.join("initramfs").display().to_string());
-    add("-append", format!("{KERNEL}{}", processor.console));
-    // Flushing is for power cuts of this machine; those of the board are resets.
-    let throw_away = if throw_away { "on" } else { "off" };
-    add("-drive", format!("file={},format=raw,if=virtio,cache=unsafe,snapshot={throw_away}", disk.display()));
-    add("-serial", format!("file:{}", folder.join("console.log").display()));
-    add("-qmp", format!("unix:{},server=on,wait=off", folder.join("qmp").display()));
-    add("-device", "virtio-rng-pci".to_owned());
-    add("-device", "virtio-balloon-pci".to_owned());
-    add("-device", "virtio-serial-pci".to_owned());
-    for port in 0..PORTS {
-        let name = format!("lab.{port}");
-        add("-chardev", format!("socket,id={name},path={},server=on,wait=off", folder.join(&name).display()));
-        add("-device", format!("virtserialport,chardev={name},name={name}"));
-    }
-    // The serial lines of two Bluetooth controllers.
-    for port in 0..2 {
-        let name = format!("bluetooth.{port}");
-        add("-chardev", format!("socket,id={name},path={},server=on,wait=off", folder.join(&name).display()));
-        add("-device", format!("pci-serial,chardev={name}"));
-    }
-    // The way out of the house, and a cable between the board and the office.
-    add("-netdev", "user,id=way".to_owned());
-    add("-device", "virtio-net-pci,netdev=way,mac=52:54:00:00:00:01,romfile=".to_owned());
-    for (name, mac) in [("own", "52:54:00:00:00:02"), ("office", "52:54:00:00:00:03")] {
-        add("-netdev", format!("hubport,hubid=1,id={name}"));
-        add("-device", format!("virtio-net-pci,id={name}-nic,netdev={name},mac={mac},romfile="));
-    }
-    for word in ["-nodefaults", "-no-user-config"] {
-        words.push(word.to_owned());
-    }
-    words.extend(["-display".to_owned(), "none".to_owned()]);
-    words
-}
-
-/// The folder of the saved state for this much memory; made when it is not there.
-fn state(image: &Path, memory: u32) -> Result<PathBuf, Trouble> {
-    let trouble = |error| Trouble::of(image.display(), error);
-    let processor = processor(image);
-    let version = Command::new(processor.program).arg("--version").output();
-    let version = version.map_err(|error| Trouble::of(processor.program, error))?.stdout;
-    let here = Path::new("");
-    let words = hardware(processor, here, here, here, memory, true).join(" ") + &String::from_utf8_lossy(&version);
-    // FNV-1a: any change of the machine makes another state.
-    let key = words
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    let folder = image.join(format!("state-{memory}-{key:016x}"));
-    let lock = File::options().create(true).append(true).open(image.join("state.lock")).map_err(trouble)?;
-    lock.lock().map_err(trouble)?;
-    if folder.join(".complete").exists() {
-        return Ok(folder);
-    }
-    eprintln!("booting a board with {memory} MB once, to save its state; this takes about a minute");
-    let begin = Instant::now();
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).map_err(trouble)?;
-    let copied = Command::new("cp").arg("--sparse=always").arg(image.join("disk")).arg(folder.join("disk")).status();
-    if !copied.map_err(trouble)?.success() {
-        return Err(Trouble("could not copy the board's disk".to_owned()));
-    }
-    let machine = launch(image, &folder.join("disk"), &folder.join("run"), memory, None)?;
-    machine.plug_cable(false)?;
-    let mut said = Vec::new();
-    let done = machine.channel().and_then(|mut channel| {
-        channel.execute("lab-setup && sync && echo 3 >/proc/sys/vm/drop_caches", SETUP_LIMIT, &mut said)
-    });
-    if !matches!(done, Ok(0)) {
-        let console = note(&folder.join("run"), "console.log").unwrap_or_default();
-        let said = String::from_utf8_lossy(&said).into_owned();
-        let _ = machine.stop();
-        return Err(Trouble(format!("the board could not be set up: {done:?}\n{said}\n{console}")));
-    }
-    // The saved board has nobody at its ports, and has heard so.
-    machine.idle.close();
-    std::thread::sleep(Duration::from_secs(2));
-    let mut qmp = machine.qmp()?;
-    qmp.call("stop", json!({}))?;
-    qmp.call("migrate", json!({"uri": format!("exec:cat >'{}'", folder.join("memory").display())}))?;
-    let saved = eventually("the saved state", || {
-        let status = qmp.call("query-migrate", json!({})).ok()?;
-        ["completed", "failed"].into_iter().find(|end| status["status"] == *end)
-    })?;
-    drop(qmp);
-    machine.stop()?;
-    if saved != "completed" {
-        return Err(Trouble("qemu could not save the board's state".to_owned()));
-    }
-    File::create(folder.join(".complete")).map_err(trouble)?;
-    eprintln!("saved after {:.0} s", begin.elapsed().as_secs_f64());
-    Ok(folder)
+    let belongs = |mut pid: u32| {
+        while pid != root {
+            match all.get(&pid) {
+                Some((parent, _)) => pid = *parent,
+                None => return false,
+            }
+        }
+        true
+    };
+    all.iter().filter(|(pid, _)| belongs(**pid)).map(|(_, (_, taken))| taken).sum::<u64>() / 100
 }
