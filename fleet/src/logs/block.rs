@@ -131,18 +131,21 @@ fn append(body: &mut Vec<u8>, entry: &LogEntry) {
     prost::encoding::message::encode(1, entry, body);
 }
 
-/// The entries of a block, oldest first. A damaged body is logged and reads as empty: the rest stays readable.
-pub fn unpack(id: i64, body: Vec<u8>) -> Vec<LogEntry> {
-    find(id, body, None).into_iter().map(|(_, entry)| entry).collect()
+/// The entries of a block as they lie in it, oldest first, without a copy. A damaged body is logged and reads as empty: the
+/// rest stays readable.
+pub fn entries(id: i64, body: Vec<u8>) -> Vec<Bytes> {
+    Body::decode(Bytes::from(body)).map(|body| body.entries).unwrap_or_else(|cause| unreadable(id, &cause))
 }
 
-/// The same with each entry's index in the block, of those only whose message passes the filter. The others are not
+fn unreadable<T>(id: i64, cause: &DecodeError) -> Vec<T> {
+    tracing::error!(block = id, %cause, "a block of log entries cannot be read and is left out");
+    Vec::new()
+}
+
+/// The same, decoded, with each entry's index in the block, of those only whose message passes the filter. The others are not
 /// decoded: who looks for a rare word in a long log pays for reading it, and for nothing else.
 pub fn find(id: i64, body: Vec<u8>, filter: Option<&dyn Fn(&str) -> bool>) -> Vec<(i64, LogEntry)> {
-    found(body.into(), filter).unwrap_or_else(|cause| {
-        tracing::error!(block = id, %cause, "a block of log entries cannot be read and is left out");
-        Vec::new()
-    })
+    found(body.into(), filter).unwrap_or_else(|cause| unreadable(id, &cause))
 }
 
 fn found(body: Bytes, filter: Option<&dyn Fn(&str) -> bool>) -> Result<Vec<(i64, LogEntry)>, DecodeError> {

@@ -1,7 +1,7 @@
 //! TailRobotPartLogs' message, put together from lines that were encoded before.
 //!
-//! A part may have 64 readers, and each of its lines goes to all of them: what a line costs is paid when it arrives, and
-//! what a reader costs is a copy of bytes.
+//! A part may have 64 readers, and each of its lines goes to all of them: what a line costs is paid once, and what a reader
+//! costs is a copy of bytes.
 
 use api::pb::platform::common::v1::LogEntry;
 use bytes::Bytes;

@@ -49,8 +49,8 @@ impl Feed {
                 if hub.is_watched(part)
                     && let Some(body) = db.read(|tx| store::body(tx, *id)).await?
                 {
-                    hub.publish(part, *id, block::unpack(*id, body));
-                    // A block takes as long as ten calls, and under a flood there are many: calls go in between.
+                    hub.publish(part, *id, block::entries(*id, body));
+                    // Under a flood there are many: calls go in between.
                     tokio::task::yield_now().await;
                 }
                 *read = Some(*id);

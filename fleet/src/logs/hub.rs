@@ -2,17 +2,18 @@
 //!
 //! Taking logs in never waits for a reader, and shows them to nobody: `feed` reads back what was committed, by whichever
 //! server, and publishes it here. A reader that falls behind the ring is told how many lines it missed and
-//! goes on with what is there. A line is encoded once for all who follow, however many they are. A part that nobody
-//! follows costs one look into a map; dropping a [`Follower`] frees everything it held. Never yields an empty batch: a
+//! goes on with what is there. A line is decoded, and encoded for readers, when the first of them takes it, and once for
+//! all: what comes while nobody reads costs nothing. A part that nobody follows costs one look into a map; dropping a [`Follower`] frees everything it held. Never yields an empty batch: a
 //! client would take it for the end.
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use api::pb::platform::common::v1::LogEntry;
 use bytes::Bytes;
+use prost::Message as _;
 use tokio::sync::{Notify, watch};
 
 use super::{
@@ -23,7 +24,7 @@ use crate::{clock::Millis, clock::timestamp, refusal::Refusal};
 
 /// Lines kept for slow readers of one part: ten of the device's batches.
 const RING_MAX_LINES: usize = 1_000;
-/// The same in bytes as they are sent, because a line may be long.
+/// The same in bytes, because a line may be long.
 const RING_MAX_BYTES: usize = 1 << 20;
 /// Lines in one message to a reader.
 const BATCH_MAX_LINES: usize = 100;
@@ -55,10 +56,10 @@ struct Ring {
 }
 
 struct Line {
-    /// What a reader's wishes are compared with.
-    entry: LogEntry,
-    /// What it is sent.
-    encoded: Bytes,
+    /// As it is in its block.
+    stored: Bytes,
+    /// What a reader's wishes are compared with, and what it is sent; nothing of a line that cannot be read.
+    shown: OnceLock<Option<(LogEntry, Bytes)>>,
     block: i64,
 }
 
@@ -101,8 +102,8 @@ impl Hub {
         }
     }
 
-    /// Shows the entries of a block to the part's followers.
-    pub fn publish(&self, part_id: &str, block: i64, entries: Vec<LogEntry>) {
+    /// Shows the entries of a block to the part's followers, each as it is in the block.
+    pub fn publish(&self, part_id: &str, block: i64, entries: Vec<Bytes>) {
         if entries.is_empty() {
             return;
         }
@@ -146,15 +147,14 @@ impl Hub {
 }
 
 impl Ring {
-    fn push(&mut self, block: i64, entry: LogEntry) {
-        let line = Line { encoded: encoded::line(&entry), entry, block };
-        self.bytes += line.encoded.len();
-        self.lines.push_back(line);
+    fn push(&mut self, block: i64, stored: Bytes) {
+        self.bytes += stored.len();
+        self.lines.push_back(Line { stored, shown: OnceLock::new(), block });
         self.next += 1;
         // The newest line always stays, however long it is.
         while self.lines.len() > RING_MAX_LINES || (self.bytes > RING_MAX_BYTES && self.lines.len() > 1) {
             if let Some(oldest) = self.lines.pop_front() {
-                self.bytes -= oldest.encoded.len();
+                self.bytes -= oldest.stored.len();
             }
         }
     }
@@ -168,14 +168,33 @@ impl Ring {
         let mut number = start;
         for line in self.lines.iter().skip((start - oldest) as usize) {
             number += 1;
-            if line.block > since && wanted.admits(&line.entry) {
-                lines.push(line.encoded.clone());
+            if line.block > since
+                && let Some((entry, encoded)) = line.shown()
+                && wanted.admits(entry)
+            {
+                lines.push(encoded.clone());
             }
             if lines.len() == BATCH_MAX_LINES {
                 break;
             }
         }
         (start - from, lines, number)
+    }
+}
+
+impl Line {
+    fn shown(&self) -> Option<&(LogEntry, Bytes)> {
+        let make = || match LogEntry::decode(self.stored.clone()) {
+            Ok(entry) => {
+                let encoded = encoded::line(&entry);
+                Some((entry, encoded))
+            }
+            Err(cause) => {
+                tracing::error!(block = self.block, %cause, "a log entry cannot be read and is left out");
+                None
+            }
+        };
+        self.shown.get_or_init(make).as_ref()
     }
 }
 

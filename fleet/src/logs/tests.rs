@@ -322,9 +322,10 @@ fn blocks_are_bounded_in_bytes_and_in_time() {
         blocks.iter().all(|block| block.body.len() <= BLOCK_MAX_BYTES && block.last - block.first <= BLOCK_SPAN_MAX)
     );
     assert_eq!(blocks.last().map(|block| block.levels), Some(Levels::of("panic")));
-    let unpacked: Vec<_> = blocks.iter().flat_map(|block| block::unpack(0, block.body.clone())).collect();
+    let read = |body| block::find(0, body, None).into_iter().map(|(_, entry)| entry).collect::<Vec<_>>();
+    let unpacked: Vec<_> = blocks.iter().flat_map(|block| read(block.body.clone())).collect();
     assert_eq!(unpacked, entries);
-    assert_eq!(block::unpack(0, b"\xff\xff".to_vec()), [], "a damaged block does not hide the others");
+    assert_eq!(read(b"\xff\xff".to_vec()), [], "a damaged block does not hide the others");
 }
 
 #[test]
@@ -382,6 +383,11 @@ async fn what_is_old_or_too_much_goes() {
     logs.forget("p").await.expect("forgotten");
     assert_eq!(page(&logs, &ask(|_| {})).await.entries, []);
     assert!(!logs.take("p", spool(1), lines(NOW), NOW).await.expect("taken").repeat);
+}
+
+/// An entry as it lies in a block.
+fn stored(message: &str) -> bytes::Bytes {
+    entry(NOW, "info", message).encode_to_vec().into()
 }
 
 /// What a reader is sent.
@@ -445,7 +451,7 @@ async fn a_slow_reader_is_told_what_it_missed() {
     let hub = Hub::default();
     let mut follower = hub.follow("p", 0, everything()).expect("follows");
     for hundred in 0..12 {
-        hub.publish("p", 1, (0..100).map(|n| entry(NOW, "info", &(hundred * 100 + n).to_string())).collect());
+        hub.publish("p", 1, (0..100).map(|n| stored(&(hundred * 100 + n).to_string())).collect());
     }
     let first = follower.next().await;
     assert_eq!((first.missed, first.lines.len()), (200, 100));
@@ -458,8 +464,11 @@ async fn a_slow_reader_is_told_what_it_missed() {
         let next = follower.next().await;
         assert_eq!((next.missed, texts(next)[0].clone()), (0, (hundred * 100).to_string()));
     }
+    // What cannot be read is left out, and neither ends the stream nor holds up the rest.
+    hub.publish("p", 1, vec![stored("before"), bytes::Bytes::from_static(&[0xff]), stored("after")]);
+    assert_eq!(texts(follower.next().await), ["before", "after"]);
     // Long lines push each other out by their bytes.
-    hub.publish("p", 2, (0..100).map(|_| entry(NOW, "info", &"x".repeat(TEXT_MAX_BYTES))).collect());
+    hub.publish("p", 2, (0..100).map(|_| stored(&"x".repeat(TEXT_MAX_BYTES))).collect());
     let long = follower.next().await;
     assert!(long.missed > 60 && long.missed + long.lines.len() as u64 == 100, "{} missed", long.missed);
 }
