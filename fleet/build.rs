@@ -21,6 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .build_client(false)
         .build_server(true)
         .build_transport(false)
+        .codec_path("crate::edge::Codec")
         // An operation that is not in the table answers UNIMPLEMENTED.
         .generate_default_stubs(true)
         // Answers that are written as bytes: what every device asks for every few seconds is encoded once, what people's

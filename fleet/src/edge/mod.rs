@@ -8,6 +8,7 @@
 mod alias;
 mod authenticate;
 mod calls;
+mod codec;
 mod http;
 mod json;
 pub mod metrics;
@@ -37,6 +38,7 @@ use tonic_web::GrpcWebLayer;
 use tower_layer::Layer;
 
 pub(crate) use authenticate::bearer;
+pub(crate) use codec::Codec;
 pub(crate) use http::{http_status, sentence};
 pub use serve::{Edge, ServeError, serve};
 pub use tls::{Certificate, TlsError};

@@ -410,10 +410,11 @@ async fn connection(
     let (from, seat): (_, Arc<Seat>) = (peer.ip, peer.seat.clone());
     let calls = service_fn(move |request: Request<Incoming>| {
         let (services, peer) = (services.clone(), peer.clone());
-        async move {
+        // On its own: a stream is open for long after what made its answer, which is large, has ended.
+        Box::pin(async move {
             let _busy = peer.seat.busy();
             Ok::<_, Infallible>(answer(services, request.map(Body::new), peer).await)
-        }
+        })
     });
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), calls).into_owned());
     let ended = tokio::select! {
