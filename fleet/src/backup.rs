@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     authn::KEY_FILE,
     clock::{Clock, Millis},
+    file_error::{self, FileError},
     hex,
     store::{DbError, LOGS_FILE, STATE_FILE, Still, StillError, artifacts},
 };
@@ -58,17 +59,9 @@ pub enum BackupError {
         /// What was named.
         path: PathBuf,
     },
-    /// The disk said no.
-    #[error("cannot {what} {path}")]
-    File {
-        /// What was to be done.
-        what: &'static str,
-        /// With what.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: io::Error,
-    },
+    /// See [`FileError`].
+    #[error(transparent)]
+    File(#[from] FileError),
     /// See [`StillError`].
     #[error(transparent)]
     Database(#[from] StillError),
@@ -404,9 +397,7 @@ impl Copies {
                 }
                 Ok(true)
             }
-            Err(BackupError::File { what: "read", source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                Ok(false)
-            }
+            Err(BackupError::File(why)) if why.is_gone() => Ok(false),
             Err(other) => Err(other),
         }
     }
@@ -428,7 +419,7 @@ impl Copies {
             folder(to)?;
             let mode = fs::metadata(&source).map_or(0o600, |found| found.permissions().mode() & 0o777);
             match self.copy(&source, &target, mode) {
-                Err(BackupError::File { what: "read", source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+                Err(BackupError::File(why)) if why.is_gone() => {}
                 copied => drop(copied?),
             }
         }
@@ -506,7 +497,6 @@ fn remove(path: &Path) -> Result<(), BackupError> {
     }
 }
 
-fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BackupError {
-    let path = path.to_owned();
-    move |source| BackupError::File { what, path, source }
+fn failed(what: &'static str, path: &Path) -> impl Fn(io::Error) -> BackupError {
+    file_error::failed(what, path)
 }

@@ -21,6 +21,7 @@ pub mod documents;
 pub mod downloads;
 pub mod edge;
 pub mod encoded_struct;
+pub mod file_error;
 pub mod hex;
 pub mod history;
 pub mod ids;

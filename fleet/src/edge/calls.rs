@@ -1,21 +1,18 @@
 //! What is written down about a call: numbers, and a line at debug. Never a secret: not the token, not the message.
 
 use std::{
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    task::{Context as Poller, Poll},
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
-use http_body::{Frame, SizeHint};
+use http_body::Frame;
 use tonic::{Code, Status, body::Body};
 
-use super::throttle::OpenStream;
+use super::body::{self, End};
 use crate::{authn::Caller, context::Context, ids, operations, refusal::Refusal, store::DbError};
 
 /// Under which a call is found again in the log: given by the caller or by us, and always answered.
@@ -67,20 +64,41 @@ impl Call {
         }
     }
 
-    /// The answer of a stream that opened: counted until it ends, whoever ends it.
+    /// The answer of a stream that opened: counted until it ends, whoever ends it; what is `held` is dropped then.
     pub(super) fn streams(
         self,
         context: &Arc<Context>,
         caller: &Caller,
-        permit: Option<OpenStream>,
+        held: impl Send + Unpin + 'static,
         answer: Response<Body>,
     ) -> Response<Body> {
         context.metrics.stream_opened();
         // The contract's own end by themselves, with what they still have to say.
-        let ends = (!operations::streams(&self.path)).then(|| ends(context, caller));
-        answer.map(|inner| {
-            Body::new(Watched { inner, call: self, context: context.clone(), ends, ended: false, _permit: permit })
-        })
+        let ends: Option<End> = (!operations::streams(&self.path)).then(|| {
+            let end = ends(context, caller);
+            let said = async move {
+                let mut trailers = HeaderMap::new();
+                end.await.add_header(&mut trailers).is_ok().then(|| Ok(Frame::trailers(trailers)))
+            };
+            Box::pin(said) as End
+        });
+        let open = Open { call: self, context: context.clone() };
+        answer.map(|body| body::holding(body, ends, (open, held)))
+    }
+}
+
+/// A stream, until its body is dropped.
+struct Open {
+    call: Call,
+    context: Arc<Context>,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.context.metrics.stream_ended();
+        let ms = u64::try_from(self.call.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let id = self.call.id.to_str().unwrap_or_default();
+        tracing::debug!(request_id = id, operation = &*self.call.path, ms, "stream ended");
     }
 }
 
@@ -95,12 +113,10 @@ fn new_id() -> HeaderValue {
 /// How often an open stream asks whether its key still counts.
 const REVOKED_LOOK_EVERY: Duration = Duration::from_secs(1);
 
-type End = Pin<Box<dyn Future<Output = Status> + Send>>;
-
 /// When the server stops, or the caller's key is no longer good.
-fn ends(context: &Context, caller: &Caller) -> End {
+fn ends(context: &Context, caller: &Caller) -> impl Future<Output = Status> + Send + 'static {
     let (mut draining, caller) = (context.draining.clone(), caller.clone());
-    Box::pin(async move {
+    async move {
         loop {
             tokio::select! {
                 _ = draining.wait_for(|draining| *draining) => return Refusal::from(DbError::Closed).into(),
@@ -110,82 +126,11 @@ fn ends(context: &Context, caller: &Caller) -> End {
                 return Refusal::unauthenticated("the key was deleted or changed: authenticate again").into();
             }
         }
-    })
+    }
 }
 
 /// What a caller sends for as long as it likes; cut off when the answer would be.
 pub(super) fn until_end(context: &Context, caller: &Caller, body: Body) -> Body {
-    Body::new(Cut { inner: body, ends: ends(context, caller), ended: false })
-}
-
-struct Cut {
-    inner: Body,
-    ends: End,
-    ended: bool,
-}
-
-impl http_body::Body for Cut {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        poller: &mut Poller<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        if self.ended {
-            return Poll::Ready(None);
-        }
-        if let Poll::Ready(status) = self.ends.as_mut().poll(poller) {
-            self.ended = true;
-            return Poll::Ready(Some(Err(status)));
-        }
-        Pin::new(&mut self.inner).poll_frame(poller)
-    }
-}
-
-/// The body of a stream.
-struct Watched {
-    inner: Body,
-    call: Call,
-    context: Arc<Context>,
-    ends: Option<End>,
-    ended: bool,
-    _permit: Option<OpenStream>,
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        self.context.metrics.stream_ended();
-        let ms = u64::try_from(self.call.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let id = self.call.id.to_str().unwrap_or_default();
-        tracing::debug!(request_id = id, operation = &*self.call.path, ms, "stream ended");
-    }
-}
-
-impl http_body::Body for Watched {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        poller: &mut Poller<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        if self.ended {
-            return Poll::Ready(None);
-        }
-        if let Some(Poll::Ready(status)) = self.ends.as_mut().map(|ends| ends.as_mut().poll(poller)) {
-            self.ended = true;
-            let mut trailers = HeaderMap::new();
-            return Poll::Ready(status.add_header(&mut trailers).is_ok().then(|| Ok(Frame::trailers(trailers))));
-        }
-        Pin::new(&mut self.inner).poll_frame(poller)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.ended || self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
-    }
+    let end = ends(context, caller);
+    body::holding(body, Some(Box::pin(async move { Some(Err(end.await)) })), ())
 }

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header
 use http_body_util::Full;
 use tonic::{Code, body::Body};
 
-use super::{CORS_REQUEST_HEADERS, Peer, authenticate};
+use super::{CORS_REQUEST_HEADERS, Peer, authenticate, body};
 use crate::{authn::Who, context::Context, downloads, install, invitation, people, releases, sign_in};
 
 /// What a device is installed with.
@@ -21,7 +21,7 @@ pub(super) async fn answer(context: &Context, request: Request<Body>, peer: &Pee
     if needs_key && (answer.status().is_success() || answer.status() == StatusCode::NOT_MODIFIED) {
         peer.seat.shows_good();
     }
-    answer.map(|body| peer.seat.busy().until_sent(body))
+    answer.map(|body| body::holding(body, None, peer.seat.busy()))
 }
 
 async fn sent(context: &Context, request: Request<Body>, from: IpAddr) -> Response<Body> {

@@ -7,6 +7,7 @@
 
 mod alias;
 mod authenticate;
+mod body;
 mod calls;
 mod codec;
 mod http;
@@ -131,7 +132,7 @@ impl Services {
             peer.seat.shows_good();
         }
         match code == Code::Ok && is_stream(&call.path) {
-            true => call.streams(&context, &caller, permit, answer).map(|body| peer.seat.busy().until_sent(body)),
+            true => call.streams(&context, &caller, (permit, peer.seat.busy()), answer),
             false => answer,
         }
     }

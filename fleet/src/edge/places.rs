@@ -10,19 +10,14 @@
 use std::{
     collections::HashMap,
     net::IpAddr,
-    pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
-    task::{Context as Poller, Poll},
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
-use http_body::{Frame, SizeHint};
 use tokio::sync::Notify;
-use tonic::{Status, body::Body};
 
 use super::{metrics::Metrics, throttle::network};
 
@@ -163,7 +158,7 @@ impl Seat {
         self.good.store(since + 1, Relaxed);
     }
 
-    /// Something is under way until the answer is dropped.
+    /// Something is under way until that is dropped.
     pub(super) fn busy(self: &Arc<Self>) -> Busy {
         self.busy.fetch_add(1, Relaxed);
         Busy(self.clone())
@@ -190,38 +185,6 @@ pub(super) struct Busy(Arc<Seat>);
 impl Drop for Busy {
     fn drop(&mut self) {
         self.0.busy.fetch_sub(1, Relaxed);
-    }
-}
-
-impl Busy {
-    /// An answer that keeps its connection busy until it was sent.
-    pub(super) fn until_sent(self, body: Body) -> Body {
-        Body::new(Held { body, _busy: self })
-    }
-}
-
-struct Held {
-    body: Body,
-    _busy: Busy,
-}
-
-impl http_body::Body for Held {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        poller: &mut Poller<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        Pin::new(&mut self.body).poll_frame(poller)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

@@ -17,7 +17,10 @@ use api::releases::{
 use ring::digest;
 use semver::Version;
 
-use crate::hex;
+use crate::{
+    file_error::{self, FileError},
+    hex,
+};
 
 /// Roots looked for in a row; one a month for forty years.
 const ROOTS_MAX: u64 = 512;
@@ -37,17 +40,9 @@ pub struct Folder {
 /// Why something was not added to the folder, or not read from it.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
-    /// The disk said no.
-    #[error("cannot {what} {path}")]
-    File {
-        /// What was to be done.
-        what: &'static str,
-        /// With which file.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: io::Error,
-    },
+    /// See [`FileError`].
+    #[error(transparent)]
+    File(#[from] FileError),
     /// Not genuine, or not readable.
     #[error(transparent)]
     Document(#[from] DocumentError),
@@ -115,8 +110,8 @@ pub enum FolderError {
     },
 }
 
-fn failed<'a>(what: &'static str, path: &'a Path) -> impl Fn(io::Error) -> FolderError + use<'a> {
-    move |source| FolderError::File { what, path: path.to_owned(), source }
+fn failed(what: &'static str, path: &Path) -> impl Fn(io::Error) -> FolderError {
+    file_error::failed(what, path)
 }
 
 impl Folder {

@@ -2,25 +2,26 @@
 
 use super::*;
 
+/// Somebody wished for a restart at that moment.
+async fn mark(world: &World, at: i64) {
+    let wish = "UPDATE parts SET restart_marked_at = $2 WHERE id = $1";
+    world.sql(move |tx| tx.run(wish, &[PART.into(), at.into()]).map(drop)).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_is_told_once_and_cleared_by_the_call_after_that() {
     let world = World::new().await;
     let device = world.device().await;
-    let mark = |at: i64| {
-        world.sql(move |tx| {
-            tx.run("UPDATE parts SET restart_marked_at = $2 WHERE id = $1", &[PART.into(), at.into()]).map(drop)
-        })
-    };
     assert!(!device.must_restart().await);
-    mark(Clock::default().now()).await;
+    mark(&world, Clock::default().now()).await;
     device.log(PART, vec![line("info", "a batch clears nothing")]).await.expect("taken");
     assert!(device.must_restart().await);
     assert!(!device.must_restart().await, "the call after the one that said so clears the mark");
     assert!(!device.must_restart().await);
     // Marked again after it was told: told again.
-    mark(Clock::default().now()).await;
+    mark(&world, Clock::default().now()).await;
     assert!(device.must_restart().await);
-    mark(Clock::default().now() + 5).await;
+    mark(&world, Clock::default().now() + 5).await;
     assert!(device.must_restart().await);
     assert!(!device.must_restart().await);
     world.stop().await;
@@ -32,11 +33,7 @@ async fn of_many_calls_at_once_one_is_told_to_restart() {
     let device = world.device().await;
     for round in 0..20 {
         let at = Clock::default().now() + round;
-        world
-            .sql(move |tx| {
-                tx.run("UPDATE parts SET restart_marked_at = $2 WHERE id = $1", &[PART.into(), at.into()]).map(drop)
-            })
-            .await;
+        mark(&world, at).await;
         let calls = [device.must_restart(), device.must_restart(), device.must_restart(), device.must_restart()];
         let [a, b, c, d] = calls;
         let (a, b, c, d) = tokio::join!(a, b, c, d);
@@ -50,12 +47,7 @@ async fn a_restart_is_told_again_to_a_device_that_may_not_have_heard() {
     let world = World::new().await;
     let device = world.device().await;
     let now = Clock::default().now();
-    world
-        .sql(move |tx| {
-            tx.run("UPDATE parts SET restart_marked_at = $2 WHERE id = $1", &[PART.into(), (now - 60_000).into()])
-                .map(drop)
-        })
-        .await;
+    mark(&world, now - 60_000).await;
     let unheard = |started_ago: i64| {
         let started_at = Some(timestamp(now - started_ago));
         let server = Some(ServerStatus { started_at, ..ServerStatus::default() });
@@ -86,8 +78,7 @@ async fn a_start_that_was_told_before_the_mark_does_not_end_it_however_late_a_re
     };
     let now = Clock::default().now();
     device.report_with(report(now - 1_000, now)).await.expect("kept");
-    let mark = "UPDATE parts SET restart_marked_at = $2 WHERE id = $1";
-    world.sql(move |tx| tx.run(mark, &[PART.into(), (now - 500).into()]).map(drop)).await;
+    mark(&world, now - 500).await;
     // Sent right after the start, and on its way for longer than the mark is old: by this server's clock the start is
     // later than the mark.
     device.report_with(report(now - 1_000, now - 999)).await.expect("kept");
@@ -135,12 +126,7 @@ async fn a_restart_is_cleared_by_a_start_later_than_the_mark() {
     let world = World::new().await;
     let device = world.device().await;
     let now = Clock::default().now();
-    world
-        .sql(move |tx| {
-            tx.run("UPDATE parts SET restart_marked_at = $2 WHERE id = $1", &[PART.into(), (now - 60_000).into()])
-                .map(drop)
-        })
-        .await;
+    mark(&world, now - 60_000).await;
     // The device's clock is a year behind; what counts is how long ago the start was.
     let there = now - 365 * 86_400_000;
     let status = |started_ago: i64| DeviceStatus {

@@ -1,28 +1,26 @@
 //! Why a release command was not done.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use api::releases::{
     DocumentError,
     sign::{KeyFileError, SignError},
 };
 
-use crate::releases::folder::FolderError;
+use crate::{
+    file_error::{self, FileError},
+    releases::folder::FolderError,
+};
 
 /// Why a release command was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum ReleaseError {
-    /// A file on disk.
-    #[error("cannot {what} {path}")]
-    File {
-        /// What was to be done.
-        what: &'static str,
-        /// With which file.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: io::Error,
-    },
+    /// See [`FileError`].
+    #[error(transparent)]
+    File(#[from] FileError),
     /// A key file.
     #[error("{path} cannot be used to sign")]
     Key {
@@ -83,4 +81,8 @@ pub enum ReleaseError {
 
 pub(super) fn option(option: &'static str, why: impl Into<String>) -> ReleaseError {
     ReleaseError::Option { option, why: why.into() }
+}
+
+pub(super) fn failed(what: &'static str, path: &Path) -> impl Fn(io::Error) -> ReleaseError {
+    file_error::failed(what, path)
 }

@@ -10,7 +10,10 @@ use api::releases::{DocumentError, DocumentType, Expires, PublicKey, sign::Signi
 use semver::Version;
 use serde::Deserialize;
 
-use super::{ReleaseError, error::option};
+use super::{
+    ReleaseError,
+    error::{failed, option},
+};
 use crate::releases::folder::{Folder, measure};
 
 /// What a document is about, by its own words; nothing of it is believed yet.
@@ -73,7 +76,7 @@ pub(super) fn folder_of(data: &Path) -> Folder {
 }
 
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, ReleaseError> {
-    fs::read(path).map_err(|source| ReleaseError::File { what: "read", path: path.into(), source })
+    fs::read(path).map_err(failed("read", path))
 }
 
 pub(super) fn read_keys(paths: &[PathBuf]) -> Result<Vec<SigningKey>, ReleaseError> {
@@ -96,9 +99,8 @@ pub(super) fn public_key(text: &str) -> Result<PublicKey, ReleaseError> {
 }
 
 pub(super) fn measured(path: &Path) -> Result<([u8; 32], u64), ReleaseError> {
-    let failed = |source| ReleaseError::File { what: "read", path: path.into(), source };
-    let mut file = fs::File::open(path).map_err(failed)?;
-    measure(&mut file, |_| Ok(())).map_err(failed)
+    let mut file = fs::File::open(path).map_err(failed("read", path))?;
+    measure(&mut file, |_| Ok(())).map_err(failed("read", path))
 }
 
 /// `90d` from now, or a date (its last second), or the exact form of the documents.

@@ -11,7 +11,7 @@ use semver::Version;
 
 use super::{
     ReleaseError,
-    error::option,
+    error::{failed, option},
     input::{expires, measured, read_keys},
 };
 use crate::{
@@ -66,12 +66,12 @@ pub(super) fn release(args: &SignArgs) -> Result<String, ReleaseError> {
     }
     let (mut artifacts, mut said) = (Vec::new(), String::new());
     for (index, (path, platform)) in args.artifact.iter().zip(&args.platform).enumerate() {
-        let failed = |source| ReleaseError::File { what: "pack", path: path.clone(), source };
+        let failed = failed("pack", path);
         let (sha256, length) = measured(path)?;
         let mut artifact = match args.format.get(index).map(String::as_str) {
             None if args.xz => {
                 let packed = pack::beside(path);
-                let (stream, stream_length) = pack::pack(path, &packed).map_err(failed)?;
+                let (stream, stream_length) = pack::pack(path, &packed).map_err(&failed)?;
                 said += &format!("{}: {stream_length} of {length} bytes, to be added instead\n", packed.display());
                 Artifact::xz(platform, stream, stream_length, Unpacked { sha256, length })
             }

@@ -6,7 +6,7 @@ use api::releases::Root;
 
 use super::{
     ReleaseError,
-    error::option,
+    error::{failed, option},
     input::{Subject, at, measured, read, subject},
 };
 use crate::{hex, releases::pack};
@@ -55,8 +55,7 @@ pub(super) fn verify(roots: &[PathBuf], artifacts: &[PathBuf], documents: &[Path
                     let (Some(promised), Some(file)) = (one.unpacked, have.get(&(one.sha256, one.length))) else {
                         continue;
                     };
-                    let failed = |source| ReleaseError::File { what: "unpack", path: (*file).clone(), source };
-                    if pack::look_inside(file).map_err(failed)? != (promised.sha256, promised.length) {
+                    if pack::look_inside(file).map_err(failed("unpack", file))? != (promised.sha256, promised.length) {
                         return Err(ReleaseError::OtherInside { path: path.clone(), file: (*file).clone() });
                     }
                 }
