@@ -2,16 +2,10 @@
 
 use api::pb::platform::app::v1::{self as app, app_service};
 use clap::Subcommand;
+use serde_json::json;
 
-use serde_json::{Value, json};
-
-use crate::{
-    failure::Failure,
-    find,
-    output::{Output, json_of},
-    session::Session,
-    when::moment,
-};
+use super::secrets;
+use crate::{failure::Failure, find, output::Output, session::Session, when::moment};
 
 #[derive(Subcommand)]
 pub(crate) enum Verb {
@@ -157,13 +151,13 @@ fn secret(session: &Session, verb: SecretVerb, output: &mut Output) -> Result<()
         SecretVerb::List { location, reveal } => {
             let request = app::LocationAuthRequest { location_id: find::location(session, location.as_deref())?.id };
             let auth = session.ask("could not read the secrets", app_service::LOCATION_AUTH, &request)?.auth;
-            show_secrets(output, auth.unwrap_or_default().secrets, reveal)
+            secrets::show(output, auth.unwrap_or_default().secrets, reveal)
         }
         SecretVerb::Create { location } => {
             let location_id = find::location(session, location.as_deref())?.id;
             let request = app::CreateLocationSecretRequest { location_id };
             let made = session.change("could not make a secret", app_service::CREATE_LOCATION_SECRET, &request)?;
-            show_secrets(output, made.auth.unwrap_or_default().secrets, true)
+            secrets::show(output, made.auth.unwrap_or_default().secrets, true)
         }
         SecretVerb::Delete { id, location } => {
             let location_id = find::location(session, location.as_deref())?.id;
@@ -172,21 +166,6 @@ fn secret(session: &Session, verb: SecretVerb, output: &mut Output) -> Result<()
             output.done(&format!("Secret {id} is deleted."), json!({"id": id}))
         }
     }
-}
-
-fn show_secrets(output: &mut Output, mut secrets: Vec<app::SharedSecret>, reveal: bool) -> Result<(), Failure> {
-    if !reveal {
-        secrets.iter_mut().for_each(|secret| secret.secret.clear());
-    }
-    if output.is_json() {
-        return output.json(&Value::Array(secrets.iter().map(json_of).collect()));
-    }
-    let rows = secrets.into_iter().map(|one| {
-        let state = one.state().as_str_name().trim_start_matches("STATE_").to_ascii_lowercase();
-        let created = moment(one.created_on.as_ref());
-        [one.id, state, created, if reveal { one.secret } else { String::new() }]
-    });
-    output.table(["id", "state", "created", if reveal { "secret" } else { "" }], rows.collect())
 }
 
 fn parent_id(session: &Session, parent: Option<String>) -> Result<Option<String>, Failure> {

@@ -19,6 +19,7 @@ pub(crate) mod organization;
 pub(crate) mod part;
 pub(crate) mod registry;
 pub(crate) mod role;
+mod secrets;
 mod sign_in;
 pub(crate) mod status;
 mod upload;

@@ -5,19 +5,19 @@ use std::{io::Write, path::PathBuf};
 use api::{
     brand,
     pb::platform::{
-        app::v1::{self as app, SharedSecret, app_service},
+        app::v1::{self as app, app_service},
         fleet::v1::{self as fleet, admin_service},
     },
 };
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::{config, logs, machine::online};
+use super::{config, logs, machine::online, secrets};
 use crate::{
     configuration::{Configuration, change_agent, object_at, section},
     failure::Failure,
     find,
-    output::{Output, json_of},
+    output::Output,
     session::Session,
     when::moment,
 };
@@ -389,12 +389,12 @@ fn pin(session: &Session, version: &str, whose: &Whose, agent: bool, output: &mu
 
 fn secret(session: &Session, verb: SecretVerb, output: &mut Output) -> Result<(), Failure> {
     match verb {
-        SecretVerb::List(which) => show_secrets(output, without_secrets(which.find(session)?)),
+        SecretVerb::List(which) => secrets::show(output, which.find(session)?.secrets, false),
         SecretVerb::Create(which) => {
             let part_id = which.find(session)?.id;
             let request = app::CreateRobotPartSecretRequest { part_id };
             let made = session.change("could not make a secret", app_service::CREATE_ROBOT_PART_SECRET, &request)?;
-            show_secrets(output, without_secrets(made.part.unwrap_or_default()))
+            secrets::show(output, made.part.unwrap_or_default().secrets, false)
         }
         SecretVerb::Delete { id, whose } => {
             let part_id = whose.find(session)?.id;
@@ -403,15 +403,4 @@ fn secret(session: &Session, verb: SecretVerb, output: &mut Output) -> Result<()
             output.done(&format!("Secret {id} is deleted."), json!({"id": id}))
         }
     }
-}
-
-fn show_secrets(output: &mut Output, part: app::RobotPart) -> Result<(), Failure> {
-    if output.is_json() {
-        return output.json(&Value::Array(part.secrets.iter().map(json_of).collect()));
-    }
-    let rows = part.secrets.into_iter().map(|one: SharedSecret| {
-        let state = one.state().as_str_name().trim_start_matches("STATE_").to_ascii_lowercase();
-        [one.id, state, moment(one.created_on.as_ref())]
-    });
-    output.table(["id", "state", "created"], rows.collect())
 }
