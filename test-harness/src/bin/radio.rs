@@ -96,7 +96,7 @@ fn run(words: &[&str]) -> Result<ExitCode, Trouble> {
         }
         ["bluetooth", name, options @ ..] => {
             let machine = find(name)?;
-            air::open(image, &machine, options.contains(&"--extended"))?;
+            air::open(image, &machine, options)?;
             let code = machine.channel()?.execute("lab-bluetooth in 0", LIMIT, &mut std::io::stdout())?;
             return Ok(if code == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }

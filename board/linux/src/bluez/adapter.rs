@@ -47,9 +47,9 @@ impl Daemon {
         path: &str,
         interface: &'static str,
         name: &'static str,
-        yes: bool,
+        to: impl Into<Value>,
     ) -> Result<(), Error> {
-        let value = Value::Variant(Box::new(Value::from(yes)));
+        let value = Value::Variant(Box::new(to.into()));
         self.call(path, PROPERTIES, "Set", vec![Value::from(interface), Value::from(name), value]).await.map(drop)
     }
 

@@ -59,6 +59,8 @@ struct Shared {
     watching: RefCell<Option<Task<()>>>,
     /// What is still being taken back of the offer before.
     leaving: RefCell<Option<Task<()>>>,
+    /// The phone whose own connection was asked for last.
+    tethered: RefCell<Option<String>>,
     offers: Cell<u64>,
 }
 
@@ -76,6 +78,7 @@ impl Bluez {
                 waiting: RefCell::default(),
                 watching: RefCell::default(),
                 leaving: RefCell::default(),
+                tethered: RefCell::default(),
                 offers: Cell::default(),
             }),
         }
@@ -183,6 +186,7 @@ impl Bluetooth for Bluez {
     }
 
     async fn tether(&self, phone: &str) -> Result<(), BluetoothError> {
+        *self.shared.tethered.borrow_mut() = Some(phone.to_owned());
         tether::connect(&self.shared.bus, &*self.shared.clock, phone).await
     }
 }

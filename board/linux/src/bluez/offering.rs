@@ -28,6 +28,8 @@ pub(super) const DEVICE: &str = "org.bluez.Device1";
 const CAPABILITY: &str = "DisplayYesNo";
 /// Visits that wait for their actor. A phone waits for the answer to its write: more than a few are a flood.
 const VISITS: usize = 16;
+/// BlueZ's own limit, in seconds, for who is found by others.
+const VISIBLE_LIMIT: u32 = 180;
 /// Answers and changes on their way to BlueZ.
 const OUTBOX: usize = 64;
 
@@ -77,6 +79,8 @@ pub(super) struct Offering {
 enum Done {
     PoweredOn,
     MadePairable,
+    /// With the limit of before, in seconds.
+    MadeVisible(u32),
     Agent,
     Table,
     Advertisement(usize),
@@ -175,6 +179,25 @@ impl Offering {
         if !self.pairable.get() && self.daemon.set(&self.adapter, ADAPTER, "Pairable", true).await.is_ok() {
             self.done.borrow_mut().push(Done::MadePairable);
         }
+        self.be_visible().await;
+    }
+
+    /// A phone that is to share its connection is paired by its settings, which find and call who can be found and called by
+    /// classic Bluetooth: what is advertised is not enough for them.
+    async fn be_visible(&self) {
+        let Ok(properties) = self.daemon.get_all(&self.adapter, ADAPTER).await else { return };
+        if super::adapter::is(&properties, "Discoverable") {
+            return;
+        }
+        let limit = properties.get("DiscoverableTimeout").and_then(Value::unsigned).unwrap_or(VISIBLE_LIMIT);
+        let made = async {
+            self.daemon.set(&self.adapter, ADAPTER, "DiscoverableTimeout", 0_u32).await?;
+            self.done.borrow_mut().push(Done::MadeVisible(limit));
+            self.daemon.set(&self.adapter, ADAPTER, "Discoverable", true).await
+        };
+        if let Err(error) = made.await {
+            log::debug!("{} is not found by classic Bluetooth: {}", self.adapter, said(&error));
+        }
     }
 }
 
@@ -186,6 +209,7 @@ impl Drop for Offering {
         }
         let (daemon, adapter) = (Rc::clone(&self.daemon), self.adapter.clone());
         let (done, places) = (self.done.take(), Places { root: self.inner.places.root.clone() });
+        let tethered = self.shared.tethered.take();
         let before = self.shared.leaving.take();
         let leaving = self.shared.executor.spawn(async move {
             if let Some(before) = before {
@@ -193,9 +217,8 @@ impl Drop for Offering {
             }
             for one in done.into_iter().rev() {
                 let (path, interface, method, place) = match one {
-                    Done::PoweredOn | Done::MadePairable => {
-                        let name = if matches!(one, Done::PoweredOn) { "Powered" } else { "Pairable" };
-                        if let Err(error) = daemon.set(&adapter, ADAPTER, name, false).await {
+                    Done::PoweredOn | Done::MadePairable | Done::MadeVisible(_) => {
+                        if let Err(error) = leave(&daemon, &adapter, &one, tethered.as_deref()).await {
                             log::debug!("leaving {adapter} as it was: {}", said(&error));
                         }
                         continue;
@@ -213,6 +236,31 @@ impl Drop for Offering {
         });
         *self.shared.leaving.borrow_mut() = Some(leaving);
     }
+}
+
+/// Leaves a property of the adapter as it was. One that a phone's connection is used by stays on.
+async fn leave(daemon: &Daemon, adapter: &str, done: &Done, tethered: Option<&str>) -> Result<(), Error> {
+    match done {
+        Done::PoweredOn => {
+            if let Some(phone) = tethered {
+                let phone = daemon.get_all(&device(adapter, phone), DEVICE).await;
+                if phone.is_ok_and(|phone| super::adapter::is(&phone, "Connected")) {
+                    return Ok(());
+                }
+            }
+            daemon.set(adapter, ADAPTER, "Powered", false).await
+        }
+        Done::MadeVisible(limit) => {
+            daemon.set(adapter, ADAPTER, "Discoverable", false).await?;
+            daemon.set(adapter, ADAPTER, "DiscoverableTimeout", *limit).await
+        }
+        _ => daemon.set(adapter, ADAPTER, "Pairable", false).await,
+    }
+}
+
+/// Where BlueZ has the phone of this address.
+fn device(adapter: &str, phone: &str) -> String {
+    format!("{adapter}/dev_{}", phone.replace(':', "_"))
 }
 
 #[async_trait(?Send)]
@@ -254,7 +302,7 @@ impl Standing for Offering {
 
     fn disconnect_all(&self) {
         for phone in self.inner.phones.borrow().iter() {
-            let (daemon, path) = (Rc::clone(&self.daemon), format!("{}/dev_{}", self.adapter, phone.replace(':', "_")));
+            let (daemon, path) = (Rc::clone(&self.daemon), device(&self.adapter, phone));
             let task = async move {
                 if let Err(error) = daemon.call(&path, DEVICE, "Disconnect", Vec::new()).await {
                     log::debug!("sending a phone away: {}", said(&error));
@@ -329,8 +377,7 @@ impl Inner {
         }
         let phones = self.phones.borrow().clone();
         for phone in phones {
-            let path = format!("{adapter}/dev_{}", phone.replace(':', "_"));
-            let there = daemon.get_all(&path, DEVICE).await;
+            let there = daemon.get_all(&device(adapter, &phone), DEVICE).await;
             if !there.is_ok_and(|there| super::adapter::is(&there, "Connected")) {
                 self.phone_is_gone(&phone);
             }

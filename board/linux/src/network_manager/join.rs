@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use board::{
     Mono,
-    network::{JoinError, Link, Medium, NetworkError, Networks as _, Profile, Security, Ssid},
+    network::{Address, JoinError, Link, Medium, NetworkError, Networks as _, Profile, Security, Ssid},
 };
 use secret::Secret;
 use smol::future::FutureExt as _;
@@ -67,10 +67,17 @@ impl NetworkManager {
             Medium::Wired => {
                 let device = self.cable(&daemon, profile.interface.as_deref(), key).await?;
                 let target = Target { ssid: None, interface: &device.interface, with_password: false, heard: None };
-                self.activate(&daemon, &kept.path, &device, stale, limit)
-                    .await
-                    .map_err(|failure| said(failure, target))?;
-                self.link(&daemon, &device.interface, limit).await.ok_or_else(|| JoinError::NoAddress(target.name()))
+                let joined = match self.activate(&daemon, &kept.path, &device, stale, limit).await {
+                    Ok(()) => self.link(&daemon, &device.interface, limit).await,
+                    Err(failure) => match said(failure, target) {
+                        JoinError::NoAddress(_) => None,
+                        other => return Err(other),
+                    },
+                };
+                match joined {
+                    Some(link) => Ok(link),
+                    None => Err(self.without_address(&daemon, &device, profile.address).await),
+                }
             }
             Medium::Wifi { ssid, psk, hidden } => {
                 let device = self.ready_radio(profile.interface.as_deref()).await?;
@@ -303,6 +310,20 @@ impl NetworkManager {
         best.map(|(_, device)| device).ok_or_else(|| {
             JoinError::NoCable(unplugged.or(interface.map(str::to_owned)).unwrap_or_else(|| "this device".to_owned()))
         })
+    }
+
+    /// Why there is no address on a cable: it was pulled meanwhile, or nobody gave one.
+    async fn without_address(&self, daemon: &Daemon, device: &Device, wanted: Address) -> JoinError {
+        let name = device.interface.clone();
+        match wanted {
+            _ if daemon.all(&device.path, WIRED).await.is_ok_and(|cable| !cable.is("Carrier")) => {
+                JoinError::NoCable(name)
+            }
+            Address::Auto => JoinError::NoAddress(name),
+            Address::Fixed(address, _) => {
+                NetworkError::Refused(format!("{name} did not keep its address {address}")).into()
+            }
+        }
     }
 
     /// The link of an interface that was just made. `None` when it has gone again.

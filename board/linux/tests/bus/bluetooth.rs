@@ -34,6 +34,10 @@ struct Manners {
     /// Questions for its objects that are refused first.
     refusals: usize,
     adapters: Vec<&'static str>,
+    /// Where it has phones, and what is true of each.
+    phones: Vec<(&'static str, &'static [&'static str])>,
+    /// Its adapters are off.
+    off: bool,
     /// What these are asked fails.
     broken: Vec<&'static str>,
     /// Methods that were called on its adapters.
@@ -100,12 +104,32 @@ async fn answer(
             .collect();
         return connection.reply(&header, &objects).await;
     }
-    manners.borrow_mut().called.push(format!("{path} {method}"));
+    let what = match &*method {
+        "Set" => {
+            let body = message.body();
+            let (_, name, value): (&str, &str, Value<'_>) = body.deserialize()?;
+            if name == "Powered" {
+                manners.borrow_mut().off = value == Value::from(false);
+            }
+            let value = match value {
+                Value::Bool(yes) => yes.to_string(),
+                Value::U32(number) => number.to_string(),
+                other => format!("{other:?}"),
+            };
+            format!("{name} {value}")
+        }
+        method => method.to_owned(),
+    };
+    manners.borrow_mut().called.push(format!("{path} {what}"));
     if manners.borrow().broken.contains(&&*path) {
         return connection.reply_error(&header, "org.bluez.Error.Failed", &"out of order").await;
     }
     match &*method {
-        "GetAll" => connection.reply(&header, &BTreeMap::from([("Powered", Value::from(true))])).await,
+        "GetAll" => {
+            let there = manners.borrow().phones.iter().find(|(at, _)| *at == path).map(|(_, is)| phone(is));
+            let adapter = BTreeMap::from([("Powered", Value::from(!manners.borrow().off))]);
+            connection.reply(&header, &there.unwrap_or(adapter)).await
+        }
         "RegisterApplication" | "RegisterAdvertisement" => {
             let body = message.body();
             let (place, _): (ObjectPath<'_>, HashMap<&str, Value<'_>>) = body.deserialize()?;
@@ -115,6 +139,11 @@ async fn answer(
         }
         _ => connection.reply(&header, &()).await,
     }
+}
+
+/// What it knows of a phone of which all these are true.
+fn phone(is: &[&'static str]) -> BTreeMap<&'static str, Value<'static>> {
+    is.iter().map(|name| (*name, Value::from(true))).collect()
 }
 
 fn bluez(board: &Board) -> Bluez {
@@ -259,4 +288,45 @@ fn what_is_offered_is_read_written_and_told() {
             }
         }
     });
+}
+
+#[test]
+fn an_adapter_is_left_as_it_was() {
+    const PHONE: &str = "/org/bluez/hci0/dev_AA_BB_CC_DD_EE_FF";
+    const MADE: [&str; 4] = ["Powered true", "Pairable true", "DiscoverableTimeout 0", "Discoverable true"];
+    const LEFT: [&str; 4] = ["Discoverable false", "DiscoverableTimeout 180", "Pairable false", "Powered false"];
+    // A phone's connection needs the radio when the doors are closed, too.
+    for (is, left) in [(&["Connected"][..], &LEFT[..3]), (&[], &LEFT)] {
+        with_board(|board, folder| async move {
+            let _daemon = super::Daemon::start(&folder);
+            let bluez = bluez(&board);
+            let manners = Manners {
+                adapters: vec!["/org/bluez/hci0"],
+                phones: vec![(PHONE, is)],
+                off: true,
+                ..Manners::default()
+            };
+            let impostor = impostor(&board.executor, folder, manners).await;
+            until_present(&bluez).await;
+            let sets = || -> Vec<String> {
+                let called = impostor.manners.borrow().called.clone();
+                let set = |one: &String| {
+                    one.strip_prefix("/org/bluez/hci0 ").filter(|one| one.contains(' ')).map(str::to_owned)
+                };
+                called.iter().filter_map(set).collect()
+            };
+            let offering = bluez.offer(&offer()).await.expect("it works");
+            assert_eq!(sets(), MADE);
+            let alone = bluez.tether("AA:BB:CC:DD:EE:FF").await;
+            assert!(alone.is_err(), "there is no network manager here");
+            drop(offering);
+            // The next one waits until that was taken back.
+            bluez.offer(&offer()).await.expect("it works");
+            assert_eq!(
+                sets().get(4..4 + left.len()),
+                Some(left.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>().as_slice())
+            );
+            assert_eq!(sets().get(4 + left.len()).map(|one| one == "Powered false"), Some(false));
+        });
+    }
 }

@@ -1,6 +1,7 @@
 //! The network manager that is late, old, restarted or out of its mind: what no real one can be made to do at will.
 
 use std::{
+    cell::Cell,
     collections::{BTreeMap, HashMap},
     path::PathBuf,
     rc::Rc,
@@ -302,6 +303,55 @@ fn why_it_failed_is_said_in_words_and_without_the_password() {
             assert_eq!(refused.to_string(), words);
             let unknown = networks.join("nobody").await.expect_err("there is none");
             assert!(unknown.to_string().contains("nobody"), "{unknown}");
+        });
+    }
+}
+
+/// A cable that is pulled while its address is put on it, and one that loses its address for another reason.
+#[test]
+fn why_a_cable_has_no_address() {
+    let fixed = [("address", Value::from("192.168.88.7")), ("prefix", Value::from(24_u32))];
+    let fixed =
+        || map([("method", Value::from("manual")), ("address-data", Value::from(vec![HashMap::from(fixed.clone())]))]);
+    let auto = || map([("method", Value::from("auto"))]);
+    let rows = [
+        (fixed(), false, "no cable is plugged into cable0"),
+        (auto(), false, "no cable is plugged into cable0"),
+        (fixed(), true, "the network manager refused: cable0 did not keep its address 192.168.88.7"),
+        (auto(), true, "cable0 gives this device no address: is its DHCP server running, and has it addresses left?"),
+    ];
+    for (address, stays, words) in rows {
+        with_board(|board, folder| async move {
+            let _daemon = super::Daemon::start(&folder);
+            let networks = networks(&board);
+            let mut usual = ordinary("1.42.4", 5);
+            let pulled = Rc::new(Cell::new(false));
+            let _impostor =
+                impostor(&board.executor, folder.clone(), move |object, method, asked| match (object, method, asked) {
+                    (DEVICE, "GetAll", "org.freedesktop.NetworkManager.Device") => Answer::Map(map([
+                        ("DeviceType", Value::from(1_u32)),
+                        ("State", Value::from(30_u32)),
+                        ("Interface", Value::from("cable0")),
+                    ])),
+                    (DEVICE, "GetAll", "org.freedesktop.NetworkManager.Device.Wired") => {
+                        Answer::Map(map([("Carrier", Value::from(!pulled.get()))]))
+                    }
+                    (PROFILE, "GetSettings", _) => Answer::Maps(BTreeMap::from([
+                        ("connection".to_owned(), map([("type", Value::from("802-3-ethernet"))])),
+                        ("802-3-ethernet".to_owned(), Map::new()),
+                        ("ipv4".to_owned(), address.clone()),
+                        ("user".to_owned(), map([("data", Value::from(HashMap::from([("test.network", "desk")])))])),
+                    ])),
+                    (_, "ActivateConnection", _) => {
+                        pulled.set(!stays);
+                        Answer::Fails(5)
+                    }
+                    _ => usual(object, method, asked),
+                })
+                .await;
+            until(&networks, |links| links.manager == Manager::Ready).await;
+            let failed = networks.join("desk").await.expect_err("it fails");
+            assert_eq!(failed.to_string(), words);
         });
     }
 }

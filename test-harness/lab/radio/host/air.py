@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """The air of one board: Bluetooth controllers that hear each other.
 
-  air.py FOLDER [--extended]
+  air.py FOLDER [--extended] [--classic]
 
 Two of them are at the other end of the board's serial lines, FOLDER/bluetooth.0 and .1. Each connection to FOLDER/phone
 is a phone's own controller (H4), which is gone when the connection is. Prints a line when all is open. With --extended
-the controllers can do extended advertising, as those of Bluetooth 5.
+the controllers can do extended advertising, as those of Bluetooth 5, with --classic they are of both kinds, LE and classic.
 """
 import asyncio, os, sys
 from bumble import hci, ll
@@ -14,6 +14,9 @@ from bumble.core import PhysicalTransport
 from bumble.link import LocalLink
 from bumble.transport import open_transport
 from bumble.transport.common import StreamPacketSink, StreamPacketSource
+from dual import Dual
+
+KIND = Dual if "--classic" in sys.argv else Controller
 
 
 class Air(LocalLink):
@@ -42,13 +45,15 @@ class Phone(StreamPacketSource):
 
     def connection_made(self, transport):
         Phone.count += 1
-        self.controller = Controller(f"phone{Phone.count}", host_source=self, host_sink=StreamPacketSink(transport),
-                                     link=self.air, public_address=f"00:AA:02:00:00:{Phone.count % 256:02X}")
+        self.controller = KIND(f"phone{Phone.count}", host_source=self, host_sink=StreamPacketSink(transport),
+                               link=self.air, public_address=f"00:AA:02:00:00:{Phone.count % 256:02X}")
 
     def connection_lost(self, exc):
         for connection in list(self.controller.le_connections.values()):
             # Out of range: the peer would notice by itself, after its time-out.
             connection.send_ll_control_pdu(ll.TerminateInd(hci.HCI_ErrorCode.CONNECTION_TIMEOUT_ERROR))
+        if KIND is Dual:
+            self.controller.vanish()
         self.air.remove_controller(self.controller)
         self.controller.host = None
         self.controller.link = None
@@ -66,8 +71,8 @@ async def main():
     for number in range(2):
         line = await open_transport(f"unix:{folder}/bluetooth.{number}")
         lines.append(line)
-        Controller(f"board{number}", host_source=line.source, host_sink=line.sink, link=air,
-                   public_address=f"00:AA:01:00:00:0{number + 1}")
+        KIND(f"board{number}", host_source=line.source, host_sink=line.sink, link=air,
+             public_address=f"00:AA:01:00:00:0{number + 1}")
     server = await asyncio.get_running_loop().create_unix_server(lambda: Phone(air), f"{folder}/phone")
     print("open", flush=True)
     # The board's end is the end of everything.

@@ -12,8 +12,8 @@ use std::{
 use super::machine::Machine;
 use crate::real::Trouble;
 
-/// Starts it, unless it is there, and returns when phones can come. It ends with the machine.
-pub fn open(image: &Path, machine: &Machine, extended: bool) -> Result<(), Trouble> {
+/// Starts it with these options of the script's, unless it is there, and returns when phones can come. It ends with the machine.
+pub fn open(image: &Path, machine: &Machine, options: &[&str]) -> Result<(), Trouble> {
     let folder = machine.folder();
     if folder.join("air.pid").exists() {
         return Ok(());
@@ -21,7 +21,7 @@ pub fn open(image: &Path, machine: &Machine, extended: bool) -> Result<(), Troub
     let trouble = |error| Trouble::of(folder.display(), error);
     let log = File::create(folder.join("air.log")).map_err(trouble)?;
     let mut command = python(image, machine, Path::new("air.py"));
-    command.args(extended.then_some("--extended")).process_group(0);
+    command.args(options).process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     let mut child = command.spawn().map_err(|error| Trouble::of("python3", error))?;
     fs::write(folder.join("air.pid"), child.id().to_string()).map_err(trouble)?;

@@ -1,6 +1,6 @@
 //! A board with radios and the people around it, as stories want them.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, process::Command, time::Duration};
 
 use super::{
     air,
@@ -100,14 +100,25 @@ impl RadioBoard {
 
     /// Opens the air for Bluetooth and plugs in `hci0`.
     pub fn plug_in_bluetooth(&self) -> Result<(), Trouble> {
-        air::open(&self.image, &self.machine, false)?;
+        air::open(&self.image, &self.machine, &[])?;
         self.run("lab-bluetooth in 0").map(drop)
+    }
+
+    /// The same with controllers of both kinds, LE and classic.
+    pub fn plug_in_both_bluetooths(&self) -> Result<(), Trouble> {
+        air::open(&self.image, &self.machine, &["--classic"])?;
+        self.run("lab-bluetooth in 0").map(drop)
+    }
+
+    /// A script of a phone with Bluetooth, to be started.
+    #[must_use]
+    pub fn phone_script(&self, script: &str) -> Command {
+        air::python(&self.image, &self.machine, Path::new(script))
     }
 
     /// Runs a script of a phone with Bluetooth; what it printed.
     pub fn bluetooth_phone(&self, script: &str, words: &[&str]) -> Result<String, Trouble> {
-        let mut command = air::python(&self.image, &self.machine, Path::new(script));
-        let output = command.args(words).output().map_err(|error| Trouble::of("python3", error))?;
+        let output = self.phone_script(script).args(words).output().map_err(|error| Trouble::of("python3", error))?;
         let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         match output.status.success() {
             true => Ok(said),

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use super::{bluetooth, board::RadioBoard, doors, networks, restarts, sheet};
+use super::{bluetooth, board::RadioBoard, doors, figures, networks, restarts, sheet, tethering};
 use crate::{
     lab::{
         board::Target,
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// All of them, with the names by which they are asked for.
-pub const STORIES: [(&str, Story); 12] = [
+pub const STORIES: [(&str, Story); 14] = [
     ("limits", limits),
     ("networks", networks::known),
     ("loss", networks::loss),
@@ -27,6 +27,8 @@ pub const STORIES: [(&str, Story); 12] = [
     ("late-radios", restarts::late),
     ("restarts", restarts::under_doors),
     ("restart-in-join", restarts::in_a_join),
+    ("figures", figures::figures),
+    ("tethering", tethering::tethering),
 ];
 
 /// Those of a board with an arm64 processor, which run when they are asked for: emulation is slower still, and the programs

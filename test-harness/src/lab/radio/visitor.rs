@@ -138,22 +138,45 @@ impl<'a> Visitor<'a> {
 
     /// Sends a form as the page in front of it would: every field is a word of curl, such as `-F name=value`.
     pub(super) fn sends(&self, path: &str, fields: &str) -> Result<Answer, Trouble> {
+        let words = self.form(fields)?;
+        self.browses(path, &words)
+    }
+
+    /// The same, and the board's clock when the button was pressed, in seconds since 1970.
+    pub(super) fn sends_at(&self, path: &str, fields: &str) -> Result<(f64, Answer), Trouble> {
+        let line = request(path, &self.form(fields)?);
+        let said = self.board.run(&format!("date +%s.%N; {line}"))?;
+        let (clock, said) = said.split_once('\n').unwrap_or((&said, ""));
+        let pressed = clock.parse().map_err(|error| Trouble::of("the board's clock", error))?;
+        Ok((pressed, answer(said)))
+    }
+
+    /// The words of curl for a form of the page as it is now.
+    fn form(&self, fields: &str) -> Result<String, Trouble> {
         let page = self.page()?;
         let token = page.split_once("name=\"token\" value=\"").and_then(|(_, rest)| rest.split('"').next());
         let token = token.ok_or_else(|| Trouble(format!("a page without a token: {page}")))?;
         let kind = if fields.contains("-F ") { "-F" } else { "--data-urlencode" };
-        self.browses(path, &format!("-H 'Origin: {PAGE}' {kind} token={token} {fields}"))
+        Ok(format!("-H 'Origin: {PAGE}' {kind} token={token} {fields}"))
     }
 
     /// A request of a browser with these words of curl.
     pub(super) fn browses(&self, path: &str, words: &str) -> Result<Answer, Trouble> {
-        let line = format!("lab-phone run {BROWSER} -w '\\n%{{http_code}}' {words} {PAGE}{path}");
-        let said = self.board.run(&line)?;
-        let (body, status) = said.rsplit_once('\n').unwrap_or(("", &said));
-        // What is not for eyes would bury everything else where an answer is not the wanted one.
-        let seen = body.split_once("<main").and_then(|(_, rest)| rest.split("<script>").next()).unwrap_or(body);
-        Ok(Answer { status: status.to_owned(), body: seen.to_owned() })
+        Ok(answer(&self.board.run(&request(path, words))?))
     }
+}
+
+/// A command of the board: a browser's request, with the status behind what it shows.
+fn request(path: &str, words: &str) -> String {
+    format!("lab-phone run {BROWSER} -w '\\n%{{http_code}}' {words} {PAGE}{path}")
+}
+
+/// What such a command printed.
+fn answer(said: &str) -> Answer {
+    let (body, status) = said.rsplit_once('\n').unwrap_or(("", said));
+    // What is not for eyes would bury everything else where an answer is not the wanted one.
+    let seen = body.split_once("<main").and_then(|(_, rest)| rest.split("<script>").next()).unwrap_or(body);
+    Answer { status: status.to_owned(), body: seen.to_owned() }
 }
 
 /// The value that the page has for a network of this name.
