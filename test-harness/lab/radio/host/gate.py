@@ -95,6 +95,9 @@ class Board:
                       "audit=0", "net.ifnames=0", "con=null", "con0=null,fd:1", "ssl=null",
                       *[f"ssl{number}=fd:{line.fileno()}" for number, line in enumerate(self.theirs)],
                       f"vec0:transport=fd,fd={spaces.cable},vec=0,mac=52:54:00:00:00:01", "mac80211_hwsim.radios=5",
+                      # As in the kernel of the other kind of board: with bearers of GATT beside the first, BlueZ 5.66 on both ends
+                      # loses connections.
+                      "bluetooth.enable_ecred=0",
                       f"uml_dir={folder}/", "umid=kernel"]
 
     def start(self):
