@@ -47,6 +47,7 @@ class Person(PairingDelegate):
 
 class App:
     def __init__(self, peer):
+        # All that was told, because one notification may take back the one before it in the same moment.
         self.peer, self.told = peer, {}
 
     def __getitem__(self, name):
@@ -57,15 +58,15 @@ class App:
             await self[name].subscribe(lambda value, name=name: self.hear(name, bytes(value)))
 
     def hear(self, name, value):
-        self.told[name] = value
+        self.told.setdefault(name, []).append(value)
         print("told", name, value, flush=True)
 
     async def until_told(self, words):
         """Waits for these words in a notification."""
         online = words == "online"
         for _ in range(1200):
-            told = self.told.get("status", b"") if online else self.told.get("errors", b"")
-            if told and told[0] & 2 if online else words.encode() in told:
+            told = self.told.get("status" if online else "errors", [])
+            if any(value and value[0] & 2 if online else words.encode() in value for value in told):
                 return print("at last", words, flush=True)
             await asyncio.sleep(0.1)
         sys.exit(f"never told {words}: {self.told}")
@@ -124,13 +125,11 @@ async def say(app, password, *values):
     head = b"\1" + (1).to_bytes(8, "big")
     message = head + up.encrypt(nonce(1), text, head)
     print("message", await app.write("message", message), flush=True)
-    # The first answer is to the beginning, and may be the last that has come.
-    while True:
-        if answer := app.told.get("answer"):
-            said = down.decrypt(nonce(int.from_bytes(answer[1:9], "big")), answer[9:], answer[:9])
-            if int.from_bytes(said[1:9], "big") == 1:
-                break
+    # The first answer is to the beginning.
+    while len(app.told.get("answer", [])) < 2:
         await asyncio.sleep(0.1)
+    answer = app.told["answer"][1]
+    said = down.decrypt(nonce(int.from_bytes(answer[1:9], "big")), answer[9:], answer[:9])
     print("verdict", said[0], "message", int.from_bytes(said[1:9], "big"), said[9:].decode(), flush=True)
     print("the same again", await app.write("message", message), flush=True)
 
