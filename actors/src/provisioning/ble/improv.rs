@@ -6,7 +6,11 @@
 use std::{collections::VecDeque, time::Duration};
 
 use api::brand;
-use board::{Mono, bluetooth::WriteRefused, network::Security};
+use board::{
+    Mono,
+    bluetooth::WriteRefused,
+    network::{Security, Seen},
+};
 
 use crate::provisioning::{
     visit::{self, Visit},
@@ -17,6 +21,9 @@ use crate::provisioning::{
 pub(super) const CAPABILITIES: u8 = 0b0110;
 /// Presence lasts so long.
 const PRESENCE: Duration = Duration::from_secs(60);
+/// A phone that asks before anything was heard is answered when something is, and then at the latest: listening to all
+/// channels takes a few seconds, and clients give up after ten.
+const LISTENING: Duration = Duration::from_secs(8);
 /// Command, length, data, sum.
 const PACKET_MAX: usize = 3 + u8::MAX as usize;
 /// Phones whose commands are in pieces at the same time.
@@ -50,6 +57,8 @@ enum Trouble {
 pub(super) struct Improv {
     needs_presence: bool,
     present_until: Option<Mono>,
+    /// A phone waits until then for what is heard.
+    listens_until: Option<Mono>,
     url: String,
     /// The number of attempts there had been when a network was given.
     attempt: Option<u64>,
@@ -68,6 +77,7 @@ impl Improv {
         Improv {
             needs_presence,
             present_until: None,
+            listens_until: None,
             url: url.chars().take(u8::MAX as usize / 4).collect(),
             attempt: None,
             outcome: State::Ready,
@@ -111,17 +121,24 @@ impl Improv {
     }
 
     pub(super) fn deadline(&self) -> Option<Mono> {
-        self.present_until
+        [self.present_until, self.listens_until].into_iter().flatten().min()
     }
 
     pub(super) fn tick(&mut self, now: Mono) {
         if self.present_until.is_some_and(|until| until <= now) {
             self.present_until = None;
         }
+        if self.listens_until.is_some_and(|until| until <= now) {
+            self.listens_until = None;
+            self.answer(networks(&[]));
+        }
     }
 
-    /// How the attempt goes that was made for a network given here.
+    /// What was heard for a phone that asked, and how the attempt goes that was made for a network given here.
     pub(super) fn welcome(&mut self, now: Mono, welcome: &Welcome) {
+        if !welcome.networks.is_empty() && self.listens_until.take().is_some() {
+            self.answer(networks(&welcome.networks));
+        }
         let Some(before) = self.attempt else { return };
         let Some(attempt) = welcome.attempt.as_ref().filter(|attempt| attempt.number > before) else { return };
         match &attempt.result {
@@ -160,6 +177,7 @@ impl Improv {
     /// A packet, or the next piece of one.
     pub(super) fn command(
         &mut self,
+        now: Mono,
         phone: &str,
         piece: &[u8],
         welcome: &Welcome,
@@ -199,7 +217,11 @@ impl Improv {
                 Ok(None)
             }
             Some(SCAN) => {
-                self.answer(networks(welcome));
+                if welcome.networks.is_empty() && self.authorized() {
+                    self.listens_until.get_or_insert(now + LISTENING);
+                } else {
+                    self.answer(networks(&welcome.networks));
+                }
                 // Who may not give a network here may read what is heard anyway, and neither keeps a door open by it nor
                 // the radio busy.
                 Ok(self.authorized().then_some(Visit::Rescan))
@@ -278,10 +300,10 @@ fn packet(command: u8, strings: &[&[u8]]) -> Vec<u8> {
 
 /// Name, signal in dBm, kind: whole networks, as many as fit into one packet, strongest first. Names that are no text
 /// cannot be said.
-fn networks(welcome: &Welcome) -> Vec<u8> {
+fn networks(heard: &[Seen]) -> Vec<u8> {
     let mut list: Vec<(&[u8], String, &[u8])> = Vec::new();
     let mut length = 0;
-    for seen in welcome.networks.iter().filter(|seen| str::from_utf8(seen.ssid.bytes()).is_ok()) {
+    for seen in heard.iter().filter(|seen| str::from_utf8(seen.ssid.bytes()).is_ok()) {
         let kind: &[u8] = match seen.security {
             Security::Open | Security::EnhancedOpen => b"NO",
             Security::Wep => b"WEP",

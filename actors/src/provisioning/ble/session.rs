@@ -217,7 +217,7 @@ impl Session {
             Takes::ImprovCommand => {
                 let improv = self.improv.as_mut().ok_or(WriteRefused::Invalid)?;
                 improv.tick(now);
-                let visit = improv.command(phone, bytes, &self.welcome)?;
+                let visit = improv.command(now, phone, bytes, &self.welcome)?;
                 return Ok(Visits { door: Door::Improv, visits: visit.into_iter().collect() });
             }
         };

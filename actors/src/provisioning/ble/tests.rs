@@ -576,6 +576,32 @@ fn improv_gives_a_network() {
 }
 
 #[test]
+fn improv_answers_who_asks_before_anything_was_heard_once_something_is() {
+    const NOTHING: [u8; 3] = [4, 0, 4];
+    let listening = || {
+        let mut session = session(|_, _| {});
+        session.welcome(NOW, &Welcome { networks: Rc::new([]), ..welcome() });
+        assert_eq!(raw(&mut session, "command", &unhex(IMPROV_SCAN)), Ok(vec![Visit::Rescan]));
+        assert_eq!(Read::all(&mut session).get("result"), [], "the radio listens");
+        session
+    };
+    let told = |session: &mut Session| session.changes().values.iter().any(|(changed, _)| *changed == uuid("result"));
+    let until = NOW + Duration::from_secs(8);
+    let mut session = listening();
+    assert_eq!(session.deadline(), Some(until));
+    session.welcome(NOW, &welcome());
+    assert_eq!(Read::all(&mut session).get("result"), unhex(IMPROV_SCAN_RESULT));
+    session.tick(until);
+    assert!(!told(&mut session), "once");
+    // Nothing is there to be heard.
+    let mut session = listening();
+    session.tick(until);
+    assert_eq!(Read::all(&mut session).get("result"), NOTHING);
+    session.welcome(until, &welcome());
+    assert!(!told(&mut session) && session.deadline().is_none(), "it has its answer");
+}
+
+#[test]
 fn improv_without_an_address_names_none() {
     let mut session = session(|settings, _| settings.url = "".into());
     raw(&mut session, "command", &unhex(IMPROV_WIFI)).unwrap();
