@@ -33,9 +33,10 @@ fn main() -> ExitCode {
     let mut wanted: Vec<String> = Vec::new();
     let (mut times, mut boards, mut aloud) = (1, None, false);
     let all = || stories::STORIES.into_iter().chain(radio::stories::STORIES);
-    let arm64 = radio::stories::ARM64;
+    let (arm64, measures) = (radio::stories::ARM64, radio::stories::MEASURES);
+    let by_name = || measures.into_iter().chain(arm64);
     let is_arm64 = |name: &str| arm64.iter().any(|(known, _)| *known == name);
-    let is_radio = |name: &str| radio::stories::STORIES.iter().any(|(known, _)| *known == name);
+    let is_radio = |name: &str| radio::stories::STORIES.iter().chain(&measures).any(|(known, _)| *known == name);
     let mut arguments = env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match &*argument {
@@ -46,7 +47,7 @@ fn main() -> ExitCode {
             // `run.sh` has acted upon it.
             "--machine" => drop(arguments.next()),
             "--list" => {
-                arm64.iter().for_each(|(name, _)| println!("{name} (only when it is named)"));
+                by_name().for_each(|(name, _)| println!("{name} (only when it is named)"));
                 all().for_each(|(name, _)| println!("{name}{}", if is_radio(name) { " (radio)" } else { "" }));
                 return ExitCode::SUCCESS;
             }
@@ -56,7 +57,7 @@ fn main() -> ExitCode {
             "--boards" => boards = arguments.next().and_then(|number| number.parse().ok()),
             "--aloud" => aloud = true,
             "--arm64" => wanted.extend(arm64.iter().map(|(name, _)| (*name).to_owned())),
-            name if all().chain(arm64).any(|(known, _)| known == name) => wanted.push(argument),
+            name if all().chain(by_name()).any(|(known, _)| known == name) => wanted.push(argument),
             _ => {
                 eprintln!("{argument} is not understood\n{HELP}");
                 return ExitCode::from(2);
@@ -68,8 +69,10 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let begin = Instant::now();
-    let asked_for = |name: &str| (wanted.is_empty() && !is_arm64(name)) || wanted.iter().any(|one| one == name);
-    let rounds: Vec<(&str, Story)> = (0..times).flat_map(|_| all().chain(arm64)).collect();
+    let asked_for = |name: &str| {
+        (wanted.is_empty() && all().any(|(known, _)| known == name)) || wanted.iter().any(|one| one == name)
+    };
+    let rounds: Vec<(&str, Story)> = (0..times).flat_map(|_| all().chain(by_name())).collect();
     let skipped = rounds.iter().filter(|(name, _)| !asked_for(name)).count();
     let (machines, containers): (Vec<_>, Vec<_>) =
         rounds.into_iter().filter(|(name, _)| asked_for(name)).partition(|(name, _)| is_radio(name) || is_arm64(name));

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// All of them, with the names by which they are asked for.
-pub const STORIES: [(&str, Story); 14] = [
+pub const STORIES: [(&str, Story); 13] = [
     ("limits", limits),
     ("networks", networks::known),
     ("loss", networks::loss),
@@ -27,9 +27,11 @@ pub const STORIES: [(&str, Story); 14] = [
     ("late-radios", restarts::late),
     ("restarts", restarts::under_doors),
     ("restart-in-join", restarts::in_a_join),
-    ("figures", figures::figures),
     ("tethering", tethering::tethering),
 ];
+
+/// What is measured, and played when it is asked for: most of its four minutes nothing may happen.
+pub const MEASURES: [(&str, Story); 1] = [("figures", figures::figures)];
 
 /// Those of a board with an arm64 processor, which run when they are asked for: emulation is slower still, and the programs
 /// for it have to be built by a compiler that makes them.
