@@ -178,6 +178,8 @@ pub struct Machine {
     pub(super) has_identity: bool,
     /// Somebody at the device has opened the doors, until then.
     pub(super) forced: Option<Mono>,
+    /// Somebody did so while the doors were on their way to a network: they open again after that.
+    pub(super) wished: bool,
     /// When a person did something last.
     pub(super) touched: Option<Mono>,
     /// Since when the radio has been for visitors, whatever they did with it.
@@ -214,6 +216,7 @@ impl Machine {
             connectivity: Connectivity::Unknown,
             has_identity: true,
             forced: None,
+            wished: false,
             touched: None,
             held_since: None,
             listened: None,

@@ -49,6 +49,7 @@ impl Machine {
             },
             State::Parting { given, until } if *until <= now => match given {
                 Some(given) => State::Clearing { given: given.clone(), until: now + CLEARING_TAKES_MAX },
+                None if self.wished => State::Inviting { since: now },
                 None if connected => State::Resting,
                 None => retrying(now, false),
             },
@@ -97,19 +98,25 @@ impl Machine {
         if next == State::Resting {
             (self.forced, self.touched) = (None, None);
         }
-        self.state = next;
+        self.enter(next);
         true
+    }
+
+    /// Where the doors are open or stay shut, whoever wished for them has been heard.
+    fn enter(&mut self, next: State) {
+        self.wished &= matches!(next, State::Parting { .. } | State::Clearing { .. } | State::Joining { .. });
+        self.state = next;
     }
 
     pub(super) fn force(&mut self, now: Mono) {
         self.forced = Some(now + self.rules.retry);
         self.held_since = Some(now);
-        if matches!(
-            self.state,
-            State::Resting | State::Inviting { .. } | State::Showing { .. } | State::Retrying { .. }
-        ) {
-            self.keep_news();
-            self.state = State::Inviting { since: now };
+        match self.state {
+            State::Parting { .. } | State::Clearing { .. } | State::Joining { .. } => self.wished = true,
+            State::Resting | State::Inviting { .. } | State::Showing { .. } | State::Retrying { .. } => {
+                self.keep_news();
+                self.state = State::Inviting { since: now };
+            }
         }
     }
 
@@ -201,13 +208,14 @@ impl Machine {
         }
     }
 
-    /// The network that was given is joined. A device that does not know who it is keeps its doors open for that.
+    /// The network that was given is joined. A device that does not know who it is keeps its doors open for that, and one
+    /// whose doors were wished for meanwhile opens them.
     fn joined(&mut self, now: Mono) -> bool {
         let hotspot = matches!(self.state, State::Joining { stays: true, .. });
-        self.state = match self.has_identity {
+        self.enter(match self.has_identity && !self.wished {
             true => State::Showing { until: now + SHOWING_MAX, hotspot },
             false => State::Inviting { since: now },
-        };
+        });
         true
     }
 
@@ -217,7 +225,7 @@ impl Machine {
         }
         // Whoever gave it has to find the hotspot again, read, and type.
         self.touched = Some(now);
-        self.state = State::Inviting { since: now };
+        self.enter(State::Inviting { since: now });
         true
     }
 

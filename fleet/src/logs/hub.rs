@@ -3,8 +3,8 @@
 //! Taking logs in never waits for a reader, and shows them to nobody: `feed` reads back what was committed, by whichever
 //! server, and publishes it here. A reader that falls behind the ring is told how many lines it missed and
 //! goes on with what is there. A line is decoded, and encoded for readers, when the first of them takes it, and once for
-//! all: what comes while nobody reads costs nothing. A part that nobody follows costs one look into a map; dropping a [`Follower`] frees everything it held. Never yields an empty batch: a
-//! client would take it for the end.
+//! all: what comes while nobody reads costs nothing. A part that nobody follows costs one look into a map; dropping a
+//! [`Follower`] frees everything it held. Never yields an empty batch: a client would take it for the end.
 
 use std::{
     collections::{HashMap, VecDeque},

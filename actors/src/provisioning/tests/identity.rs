@@ -123,6 +123,50 @@ fn somebody_at_the_device_opens_the_doors_by_hand() {
 }
 
 #[test]
+fn who_opens_the_doors_by_hand_while_a_network_is_joined_gets_them_after_it() {
+    let joined = |attempt| outcome(attempt, Outcome::Joined(link()));
+    // While the page goes out, while the radio is let go of, while it joins.
+    for second in [11, 13, 15] {
+        let mut device = Device::new(ONE, true);
+        device.hears(0, online(0));
+        device.hears(1, Event::Forced);
+        assert_eq!(device.visit(10, Visit::Network(given("home"))), "Parting HB");
+        device.until(second);
+        device.hears(second, Event::Forced);
+        device.until(15);
+        assert_eq!(device.hears(20, joined(1)), "Inviting HB", "asked for at {second}");
+        assert_eq!(device.result(), "joined 192.168.1.20");
+        let closes = format!("{}: Resting -- idle; ", second + 600);
+        assert_eq!(device.until(2000), closes, "one wish is one opening, counted from when it was made");
+    }
+    // Nobody asked again: as ever.
+    let mut device = Device::new(ONE, true);
+    device.hears(0, online(0));
+    device.hears(1, Event::Forced);
+    device.visit(10, Visit::Network(given("home")));
+    device.until(15);
+    assert_eq!(device.hears(20, joined(1)), "Showing -B");
+    // One that fails opens them anyway, and the wish is spent.
+    let mut device = Device::new(ONE, true);
+    device.hears(0, online(0));
+    device.hears(1, Event::Forced);
+    device.visit(10, Visit::Network(given("home")));
+    device.until(15);
+    device.hears(16, Event::Forced);
+    assert_eq!(device.hears(20, outcome(1, Outcome::Failed("wrong password for home".into()))), "Inviting HB");
+    device.visit(30, Visit::Network(given("home")));
+    device.until(35);
+    assert_eq!(device.hears(40, joined(2)), "Showing -B");
+    // While they part because somebody has left.
+    let mut device = Device::new(ONE, true);
+    device.hears(0, online(0));
+    device.hears(1, Event::Forced);
+    device.visit(10, Visit::Leave);
+    device.hears(11, Event::Forced);
+    assert_eq!(device.until(13), "13: Inviting HB; ");
+}
+
+#[test]
 fn what_somebody_at_the_device_permits_ends_whoever_is_here() {
     let visit = Visit::Identity(identity());
     for event in [online(0), offline(0)] {
