@@ -108,13 +108,26 @@ impl Stage<'_> {
     /// A board with radios.
     pub(in crate::lab) fn radio_board(&self) -> Result<RadioBoard, Trouble> {
         let source = self.radio.ok_or_else(|| Trouble("there is no image of a board with radios".to_owned()))?;
-        RadioBoard::start(source, &self.folder.join("board"))
+        RadioBoard::start(source, &self.folder.join("board"), self.evidence())
     }
 
     /// A board with radios and the memory of a machine of 128 MB.
     pub(in crate::lab) fn small_board(&self) -> Result<RadioBoard, Trouble> {
         let source = self.radio.ok_or_else(|| Trouble("there is no image of a board with radios".to_owned()))?;
-        RadioBoard::start_small(source, &self.folder.join("board"))
+        RadioBoard::start_small(source, &self.folder.join("board"), self.evidence())
+    }
+
+    /// All was seen on a board with radios: what the agent weighs there is said last.
+    pub(in crate::lab) fn ends(&self, board: &RadioBoard) -> Result<Vec<String>, Trouble> {
+        self.saw(format!("at the end {}", board.weighs()?));
+        board.is_well();
+        Ok(Vec::new())
+    }
+
+    /// Where the logs of a board are kept whose story did not end well.
+    fn evidence(&self) -> PathBuf {
+        let name = self.folder.file_name().unwrap_or_default().to_string_lossy();
+        self.pictures().join(format!("{name}.log"))
     }
 
     /// Where pictures are kept for who wants to judge them.

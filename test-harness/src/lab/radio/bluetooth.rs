@@ -95,8 +95,7 @@ pub(super) fn app(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     private(&board)?;
     unsaid(&board, &["not-its-password", "home-pass-1", secret])?;
     stage.saw("machine server ready; nothing is offered any more; no secret in a log");
-    stage.saw(format!("at the end {}", board.weighs()?));
-    Ok(Vec::new())
+    stage.ends(&board)
 }
 
 /// A device that has an identity and no network, and the public client of Improv through a second adapter: it hears what
@@ -153,8 +152,7 @@ pub(super) fn improv(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     ));
     site.until(&board, "a report", |status| status.agent_version == FIRST)?;
     unsaid(&board, &["not-its-password", "home-pass-1"])?;
-    stage.saw(format!("at the end {}", board.weighs()?));
-    Ok(Vec::new())
+    stage.ends(&board)
 }
 
 /// Bluetooth is open.

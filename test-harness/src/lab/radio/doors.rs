@@ -103,8 +103,7 @@ pub(super) fn portal(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     private(&board)?;
     unsaid(&board, &["not-its-password", "home-pass-1", site.device.part_secret.expose()])?;
     stage.saw(format!("nothing is left of the hotspot; {IDENTITY} is for root only; no secret in a log"));
-    stage.saw(format!("at the end {}", board.weighs()?));
-    Ok(Vec::new())
+    stage.ends(&board)
 }
 
 /// Somebody takes the network away from a device that has an owner, and meets its doors: whatever he gives, at whichever of them, it
@@ -190,8 +189,7 @@ pub(super) fn takeover(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     stage.saw("nothing of it changed anything; with the file of somebody at the device the page offers it");
     private(&board)?;
     unsaid(&board, &["cafe-pass-1", other.part_secret.expose(), site.device.part_secret.expose()])?;
-    stage.saw(format!("at the end {}", board.weighs()?));
-    Ok(Vec::new())
+    stage.ends(&board)
 }
 
 /// Somebody at a device that has an owner and is online opens its doors by hand, and makes it another machine; then again, and
@@ -241,8 +239,7 @@ pub(super) fn by_hand(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     stage.saw("`leave` closed it");
     private(&board)?;
     unsaid(&board, &["cafe-pass-1", other.part_secret.expose(), site.device.part_secret.expose()])?;
-    stage.saw(format!("at the end {}", board.weighs()?));
-    Ok(Vec::new())
+    stage.ends(&board)
 }
 
 /// Doors that open as soon as the device is offline, and a name by which it is seen that the configuration is in force.

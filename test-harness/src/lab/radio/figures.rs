@@ -97,8 +97,7 @@ pub(super) fn figures(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     })?;
     stage.saw("its network is gone: hotspot and Bluetooth are open");
     stage.saw(format!("offline, with a network that is gone and nobody there, {}", rest(&board)?));
-    stage.saw(format!("at the end {}", board.weighs()?));
-    Ok(Vec::new())
+    stage.ends(&board)
 }
 
 /// The house's access point.

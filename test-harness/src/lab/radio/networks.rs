@@ -59,8 +59,7 @@ pub(super) fn known(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     let left = board.run("nmcli --terse --escape no --fields NAME connection show")?;
     ensure(left.lines().any(|name| name == "office"), || format!("a person's profile is gone: {left}"))?;
     stage.saw("removed from the configuration: gone; a person's own profile is there");
-    stage.saw(format!("at the end {}", board.weighs()?));
-    Ok(Vec::new())
+    stage.ends(&board)
 }
 
 /// An access point that dies without a word (its program is killed, its radio silent): the next one, hidden, of WPA2; that one ends in
@@ -83,8 +82,7 @@ pub(super) fn loss(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     heard_from(&site, &board, "CafeNet", since)?;
     stage.saw("that one ended, and the first is back as WPA3 only: found again, reported");
     unsaid(&board, &PASSWORDS)?;
-    stage.saw(format!("at the end {}", board.weighs()?));
-    Ok(Vec::new())
+    stage.ends(&board)
 }
 
 /// A device in the office that knows two networks in the air, which these commands put there.

@@ -94,11 +94,12 @@ fn limits(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     })?;
     let failed = board.run("systemctl --failed --no-legend")?;
     ensure(failed.is_empty(), || failed.clone())?;
-    Ok(vec![
-        format!("installed and ready in {installed:.1} s, limits of 48 MB and weight 50 in the group of {UNIT}"),
-        format!("a hog of 96 MB: \"{want}\" in the status {told:.1} s later"),
-        format!("the agent killed: the next one ready after {again:.1} s, adopted {second}, its limits felt again"),
-    ])
+    stage.saw(format!("installed and ready in {installed:.1} s, limits of 48 MB and weight 50 in the group of {UNIT}"));
+    stage.saw(format!("a hog of 96 MB: \"{want}\" in the status {told:.1} s later"));
+    stage.saw(format!(
+        "the agent killed: the next one ready after {again:.1} s, adopted {second}, its limits felt again"
+    ));
+    stage.ends(&board)
 }
 
 /// The files of the kernel say what was asked for.
