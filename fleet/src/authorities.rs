@@ -11,7 +11,7 @@ use tokio_rustls::rustls::{
 };
 
 /// Where systems keep the certificates they trust.
-pub const OF_THE_SYSTEM: [&str; 3] =
+const OF_THE_SYSTEM: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
 /// Why nobody can be believed. For the person who started the server.
@@ -48,4 +48,11 @@ pub fn read(file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, Authori
         true => Err(unreadable(io::Error::new(io::ErrorKind::InvalidData, "there is none in it"))),
         false => Ok(certificates),
     }
+}
+
+/// The same, ready to judge others by.
+pub fn roots(file: Option<&Path>) -> Result<RootCertStore, AuthoritiesError> {
+    let mut store = RootCertStore::empty();
+    store.add_parsable_certificates(read(file)?);
+    Ok(store)
 }

@@ -45,7 +45,6 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-pub use db::roots_of_the_system;
 pub use db::{
     Address, AddressError, Arg, Counted, Db, DbError, Durability, Migration, Note, OpenError, PageCache, Place, Row,
     Still, StillError, TlsSetupError, Tx,

@@ -17,7 +17,15 @@ use hyper_util::{
 use s3s::{auth::SimpleAuth, service::S3ServiceBuilder};
 use s3s_fs::FileSystem;
 use tempfile::TempDir;
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
+    task::JoinHandle,
+};
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{ServerConfig, crypto::ring, pki_types::PrivateKeyDer},
+};
 
 /// The only bucket.
 pub const BUCKET: &str = "fleet";
@@ -33,11 +41,31 @@ pub struct Server {
     pub address: SocketAddr,
     accepting: JoinHandle<()>,
     answers: Arc<AtomicBool>,
+    by_tls: bool,
 }
 
 impl Server {
     /// Listens on a free port of this machine.
     pub async fn start() -> io::Result<Self> {
+        Server::listen(None).await
+    }
+
+    /// The same by TLS, with a certificate that nobody vouches for but the file that `AWS_CA_BUNDLE` names.
+    pub async fn start_by_tls() -> io::Result<Self> {
+        let own = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).map_err(io::Error::other)?;
+        let key = PrivateKeyDer::try_from(own.signing_key.serialize_der()).map_err(io::Error::other)?;
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(io::Error::other)?
+            .with_no_client_auth()
+            .with_single_cert(vec![own.cert.der().clone()], key)
+            .map_err(io::Error::other)?;
+        let server = Server::listen(Some(TlsAcceptor::from(Arc::new(config)))).await?;
+        fs::write(server.authority(), own.cert.pem())?;
+        Ok(server)
+    }
+
+    async fn listen(tls: Option<TlsAcceptor>) -> io::Result<Self> {
         let folder = tempfile::tempdir()?;
         fs::create_dir(folder.path().join(BUCKET))?;
         let files = FileSystem::new(folder.path()).map_err(|why| io::Error::other(format!("{why:?}")))?;
@@ -48,19 +76,24 @@ impl Server {
         let address = listener.local_addr()?;
         let answers = Arc::new(AtomicBool::new(true));
         let open = answers.clone();
+        let by_tls = tls.is_some();
         let accepting = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 if !open.load(SeqCst) {
                     continue;
                 }
-                let service = service.clone();
+                let (service, tls) = (service.clone(), tls.clone());
                 tokio::spawn(async move {
+                    let stream: Box<dyn Wire> = match tls {
+                        Some(tls) => Box::new(tls.accept(stream).await?),
+                        None => Box::new(stream),
+                    };
                     let http = Builder::new(TokioExecutor::new());
-                    let _ = http.serve_connection(TokioIo::new(stream), service).await;
+                    http.serve_connection(TokioIo::new(stream), service).await.map_err(io::Error::other)
                 });
             }
         });
-        Ok(Self { folder, address, accepting, answers })
+        Ok(Self { folder, address, accepting, answers, by_tls })
     }
 
     /// From now on every connection is closed at once, or served again.
@@ -70,14 +103,24 @@ impl Server {
 
     /// What programs that speak S3 read from their environment.
     pub fn variables(&self) -> Vec<(String, String)> {
-        let endpoint = format!("http://{}", self.address);
+        let authority = self.authority().display().to_string();
+        let (endpoint, authority) = match self.by_tls {
+            true => (format!("https://localhost:{}", self.address.port()), &*authority),
+            false => (format!("http://{}", self.address), ""),
+        };
         let variables = [
             ("AWS_ENDPOINT_URL", &*endpoint),
+            ("AWS_CA_BUNDLE", authority),
             ("AWS_REGION", "us-east-1"),
             ("AWS_ACCESS_KEY_ID", KEY_ID),
             ("AWS_SECRET_ACCESS_KEY", SECRET),
         ];
         variables.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
+    }
+
+    /// Where the certificate is of who vouches for this server. Beside the bucket.
+    fn authority(&self) -> PathBuf {
+        self.folder.path().join("authority.pem")
     }
 
     /// Names of the objects in the bucket, in alphabetical order.
@@ -110,6 +153,11 @@ impl Drop for Server {
         self.accepting.abort();
     }
 }
+
+/// What HTTP is spoken over.
+trait Wire: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Wire for T {}
 
 fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {

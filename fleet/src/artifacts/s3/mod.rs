@@ -57,7 +57,7 @@ pub struct S3 {
 impl S3 {
     /// Reads nothing yet: a bucket that cannot be reached is found out by the first use.
     pub fn of(bucket: &Bucket) -> Result<Self, BucketError> {
-        let store = Arc::new(bucket.store(wire::Connector::new()?)?);
+        let store = Arc::new(bucket.store(wire::Connector::new(bucket.authorities())?)?);
         let room = Arc::new(Semaphore::new(IN_MEMORY_MAX));
         Ok(Self { store, prefix: bucket.prefix.clone(), room, abandoned_after: ABANDONED_AFTER })
     }

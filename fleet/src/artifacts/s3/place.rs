@@ -18,6 +18,7 @@ use object_store::{
 };
 
 use super::wire::Connector;
+use crate::authorities::AuthoritiesError;
 
 /// What an address begins with.
 const SCHEME: &str = "s3://";
@@ -89,7 +90,21 @@ pub enum BucketError {
         /// What the store said.
         why: String,
     },
-    /// This system trusts nobody, or TLS cannot be used.
+    /// Asked at the start.
+    #[error(
+        "nobody who is trusted vouches for the bucket {name}: name a file with its authority's certificate in \
+         AWS_CA_BUNDLE, or add it to the system's: {why}"
+    )]
+    Untrusted {
+        /// Which.
+        name: String,
+        /// What is wrong with its certificate.
+        why: String,
+    },
+    /// The list of authorities cannot be read.
+    #[error("AWS_CA_BUNDLE (ca_bundle): {0}")]
+    Authorities(#[source] AuthoritiesError),
+    /// TLS cannot be used.
     #[error("the bucket cannot be reached by TLS: {0}")]
     Tls(String),
 }
@@ -100,18 +115,22 @@ pub struct Bucket {
     name: String,
     pub(super) prefix: Key,
     settings: Vec<(AmazonS3ConfigKey, Secret)>,
+    authorities: Option<PathBuf>,
 }
 
 impl Bucket {
     /// What a first question found out that no later one would change; nothing where that may pass.
     pub(super) fn complaint(&self, problem: &StoreError) -> Option<BucketError> {
-        let (name, mut why) = (self.name.clone(), problem.to_string());
+        let (name, mut why) = (self.name.clone(), with_sources(problem));
         // On one line.
         why.retain(|letter| !letter.is_control());
         let says = |words: &[&str]| words.iter().any(|word| why.contains(word));
         // First: some stores say with 403 what others say with 400 or a redirect.
         if says(&["AuthorizationHeaderMalformed", "PermanentRedirect", "IncorrectEndpoint"]) {
             return Some(BucketError::OtherRegion { name, why });
+        }
+        if says(&["invalid peer certificate"]) {
+            return Some(BucketError::Untrusted { name, why });
         }
         match problem {
             StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => {
@@ -124,6 +143,11 @@ impl Bucket {
             _ if says(&["NoSuchBucket"]) => Some(BucketError::NoSuchBucket { name, why }),
             _ => None,
         }
+    }
+
+    /// Whose word counts for the bucket's certificate, where it is not the system's list.
+    pub(super) fn authorities(&self) -> Option<&Path> {
+        self.authorities.as_deref()
     }
 
     /// From the arguments, and the environment.
@@ -152,15 +176,49 @@ impl Bucket {
         }
         let prefix = Key::parse(prefix).map_err(|_| refused())?;
         let known = |name: &str| name.starts_with("aws_").then(|| name.parse::<AmazonS3ConfigKey>().ok()).flatten();
-        let mut settings: Vec<_> = variables
-            .into_iter()
-            .filter(|(_, value)| !value.is_empty())
-            .filter_map(|(name, value)| Some((known(&name.to_ascii_lowercase())?, Secret::new(value))))
-            .collect();
-        if let Some(path) = credentials {
-            settings.extend(read(path)?);
+        let mut bucket = Self { name: name.to_owned(), prefix, settings: Vec::new(), authorities: None };
+        for (variable, value) in variables.into_iter().filter(|(_, value)| !value.is_empty()) {
+            let variable = variable.to_ascii_lowercase();
+            match known(&variable) {
+                Some(key) => bucket.settings.push((key, Secret::new(value))),
+                None if variable == "aws_ca_bundle" => bucket.authorities = Some(value.into()),
+                None => {}
+            }
         }
-        Ok(Self { name: name.to_owned(), prefix, settings })
+        if let Some(path) = credentials {
+            bucket.read(path)?;
+        }
+        Ok(bucket)
+    }
+
+    /// `NAME = VALUE` in the lines of a file; sections and comments are passed over.
+    fn read(&mut self, path: &Path) -> Result<(), BucketError> {
+        let file = |source| BucketError::File { path: path.into(), source };
+        if fs::metadata(path).map_err(file)?.permissions().mode() & 0o077 != 0 {
+            return Err(BucketError::Open { path: path.into() });
+        }
+        let text = fs::read_to_string(path).map_err(file)?;
+        let before = self.settings.len();
+        for (name, value) in text.lines().filter_map(|line| line.split_once('=')) {
+            let (name, value) = (name.trim(), value.trim());
+            let key = match name {
+                "aws_access_key_id" => AmazonS3ConfigKey::AccessKeyId,
+                "aws_secret_access_key" => AmazonS3ConfigKey::SecretAccessKey,
+                "aws_session_token" => AmazonS3ConfigKey::Token,
+                "region" => AmazonS3ConfigKey::Region,
+                "endpoint_url" => AmazonS3ConfigKey::Endpoint,
+                _ => {
+                    self.authorities = (name == "ca_bundle").then(|| value.into()).or(self.authorities.take());
+                    continue;
+                }
+            };
+            self.settings.push((key, Secret::new(value)));
+        }
+        let has = |wanted| self.settings.iter().skip(before).any(|(key, _)| *key == wanted);
+        match has(AmazonS3ConfigKey::AccessKeyId) && has(AmazonS3ConfigKey::SecretAccessKey) {
+            true => Ok(()),
+            false => Err(BucketError::Half { path: path.into() }),
+        }
     }
 
     pub(super) fn store(&self, connector: Connector) -> Result<AmazonS3, BucketError> {
@@ -178,30 +236,18 @@ impl Bucket {
     }
 }
 
-/// `NAME = VALUE` in lines; sections and comments are passed over.
-fn read(path: &Path) -> Result<Vec<(AmazonS3ConfigKey, Secret)>, BucketError> {
-    let file = |source| BucketError::File { path: path.into(), source };
-    if fs::metadata(path).map_err(file)?.permissions().mode() & 0o077 != 0 {
-        return Err(BucketError::Open { path: path.into() });
+/// What went wrong, and why: a refused certificate is the reason of a reason.
+fn with_sources(problem: &StoreError) -> String {
+    let mut text = problem.to_string();
+    let mut source = std::error::Error::source(problem);
+    while let Some(reason) = source {
+        let words = reason.to_string();
+        if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
+        source = reason.source();
     }
-    let text = fs::read_to_string(path).map_err(file)?;
-    let mut settings = Vec::new();
-    for (name, value) in text.lines().filter_map(|line| line.split_once('=')) {
-        let key = match name.trim() {
-            "aws_access_key_id" => AmazonS3ConfigKey::AccessKeyId,
-            "aws_secret_access_key" => AmazonS3ConfigKey::SecretAccessKey,
-            "aws_session_token" => AmazonS3ConfigKey::Token,
-            "region" => AmazonS3ConfigKey::Region,
-            "endpoint_url" => AmazonS3ConfigKey::Endpoint,
-            _ => continue,
-        };
-        settings.push((key, Secret::new(value.trim())));
-    }
-    let has = |wanted| settings.iter().any(|(key, _)| *key == wanted);
-    match has(AmazonS3ConfigKey::AccessKeyId) && has(AmazonS3ConfigKey::SecretAccessKey) {
-        true => Ok(settings),
-        false => Err(BucketError::Half { path: path.into() }),
-    }
+    text
 }
 
 #[cfg(test)]
@@ -250,7 +296,7 @@ mod tests {
         set(text, 0o600);
         let bucket = named(Some(&path)).unwrap();
         assert!(!format!("{bucket:?}").contains("planted"));
-        let store = bucket.store(Connector::new().unwrap()).unwrap();
+        let store = bucket.store(Connector::new(None).unwrap()).unwrap();
         assert!(!format!("{store}").contains("planted"));
         assert!(matches!(named(Some(&folder.path().join("none"))), Err(BucketError::File { .. })));
         assert!(matches!(Bucket::named(None, Some(&path)), Err(BucketError::NoBucket)));

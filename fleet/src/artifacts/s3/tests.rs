@@ -44,6 +44,32 @@ impl Fixture {
     }
 }
 
+#[tokio::test]
+async fn a_bucket_by_tls_is_believed_by_whom_its_authority_is_named_to() {
+    let server = test_s3::Server::start_by_tls().await.unwrap();
+    let address = format!("s3://{}/of/fleet", test_s3::BUCKET);
+    let bucket = Bucket::from(&address, server.variables(), None).unwrap();
+    let s3 = S3::of(&bucket).unwrap();
+    s3.probe(&bucket, PROBED_WITHIN).await.unwrap();
+    let mut upload = s3.begin().await.unwrap();
+    upload.add(Bytes::from_static(b"by TLS")).await.unwrap();
+    upload.keep("small").await.unwrap();
+    assert_eq!(server.objects(), ["of/fleet/sha256/small"]);
+
+    // The same without the file, and with one that is none.
+    let with = |path: &str| {
+        let variables = server.variables().into_iter().filter(|(name, _)| name != "AWS_CA_BUNDLE");
+        let variables = variables.chain([("AWS_CA_BUNDLE".to_owned(), path.to_owned())]);
+        Bucket::from(&address, variables, None).unwrap()
+    };
+    let bucket = with("");
+    let refused = S3::of(&bucket).unwrap().probe(&bucket, Duration::from_secs(30)).await.unwrap_err();
+    assert!(matches!(refused, BucketError::Untrusted { .. }), "{refused}");
+    let refused = S3::of(&with("/nonexistent/authority.pem")).err().unwrap();
+    assert!(refused.to_string().contains("AWS_CA_BUNDLE"), "{refused}");
+    assert!(refused.to_string().contains("/nonexistent/authority.pem"), "{refused}");
+}
+
 /// Bytes that differ everywhere.
 fn bytes(count: usize) -> Vec<u8> {
     (0..count).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect()

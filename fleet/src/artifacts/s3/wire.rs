@@ -3,7 +3,7 @@
 //! A request is a part of megabytes, or rare; so a connection is not worth keeping, and none has to be found dead.
 //! Everything has an end: connecting, the answer's head, and (in `mod.rs`) each piece of a body.
 
-use std::{fmt, io, pin::Pin, sync::Arc, time::Duration};
+use std::{fmt, io, path::Path, pin::Pin, sync::Arc, time::Duration};
 
 use http::{HeaderValue, Uri, header, uri::PathAndQuery, uri::Scheme};
 use http_body_util::BodyExt;
@@ -22,11 +22,11 @@ use tokio::{
 };
 use tokio_rustls::{
     TlsConnector,
-    rustls::{ClientConfig, crypto::ring, pki_types::ServerName},
+    rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types::ServerName},
 };
 
 use super::BucketError;
-use crate::store::roots_of_the_system;
+use crate::authorities::{self, AuthoritiesError};
 
 /// For a host that does not answer.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
@@ -40,8 +40,14 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    pub(super) fn new() -> Result<Self, BucketError> {
-        let roots = roots_of_the_system().map_err(|why| BucketError::Tls(why.to_string()))?;
+    /// Believes the certificates in `file`, or those that the system trusts.
+    pub(super) fn new(file: Option<&Path>) -> Result<Self, BucketError> {
+        let roots = match authorities::roots(file) {
+            Ok(roots) => roots,
+            // A bucket by http needs none.
+            Err(AuthoritiesError::None) => RootCertStore::empty(),
+            Err(source) => return Err(BucketError::Authorities(source)),
+        };
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|why| BucketError::Tls(why.to_string()))?

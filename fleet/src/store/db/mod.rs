@@ -25,7 +25,7 @@ pub use arg::{Arg, Row};
 pub use engine::Place;
 pub use error::{DbError, OpenError};
 pub use migrate::Migration;
-pub use postgres::{Address, AddressError, TlsSetupError, roots_of_the_system};
+pub use postgres::{Address, AddressError, TlsSetupError};
 pub use still::{Still, StillError};
 
 use std::{

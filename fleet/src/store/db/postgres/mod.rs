@@ -18,7 +18,7 @@ mod tls;
 
 pub use address::{Address, AddressError};
 pub(super) use listen::listen;
-pub use tls::{TlsSetupError, roots_of_the_system};
+pub use tls::TlsSetupError;
 
 use std::{
     cell::{Cell, RefCell},

@@ -12,15 +12,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 use tokio_rustls::{
     TlsConnector, client,
-    rustls::{
-        ClientConfig, RootCertStore,
-        crypto::ring,
-        pki_types::{CertificateDer, ServerName, pem::PemObject},
-    },
+    rustls::{ClientConfig, crypto::ring, pki_types::ServerName},
 };
 
 use super::socket::Socket;
-use crate::authorities::OF_THE_SYSTEM;
+use crate::authorities::{self, AuthoritiesError};
 
 /// Why no TLS can be offered. For the person who started the server.
 #[derive(Debug, thiserror::Error)]
@@ -42,27 +38,6 @@ pub enum TlsSetupError {
     Library,
 }
 
-fn file_of_the_system() -> Option<PathBuf> {
-    OF_THE_SYSTEM.iter().map(PathBuf::from).find(|path| path.is_file())
-}
-
-fn read_roots(path: &Path) -> Result<RootCertStore, TlsSetupError> {
-    let unreadable = || TlsSetupError::Roots { path: path.to_owned() };
-    let mut store = RootCertStore::empty();
-    let certificates = CertificateDer::pem_file_iter(path)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|_| unreadable())?;
-    match store.add_parsable_certificates(certificates) {
-        (0, _) => Err(unreadable()),
-        _ => Ok(store),
-    }
-}
-
-/// Whom this system trusts; nobody, where it has no such list.
-pub fn roots_of_the_system() -> Result<RootCertStore, TlsSetupError> {
-    file_of_the_system().map_or_else(|| Ok(RootCertStore::empty()), |path| read_roots(&path))
-}
-
 /// Makes one connection safe.
 #[derive(Clone)]
 pub(super) struct Connect {
@@ -72,11 +47,10 @@ pub(super) struct Connect {
 
 impl Connect {
     pub(super) fn new(host: &str, roots: Option<&Path>) -> Result<Self, TlsSetupError> {
-        let path = match roots {
-            Some(path) => path.to_owned(),
-            None => file_of_the_system().ok_or(TlsSetupError::NoRoots)?,
-        };
-        let store = read_roots(&path)?;
+        let store = authorities::roots(roots).map_err(|why| match why {
+            AuthoritiesError::None => TlsSetupError::NoRoots,
+            AuthoritiesError::File { path, .. } => TlsSetupError::Roots { path },
+        })?;
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|_| TlsSetupError::Library)?
