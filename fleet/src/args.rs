@@ -135,6 +135,9 @@ pub struct Serve {
     /// Streams that one key or device may have open. 0: no limit.
     #[arg(long, value_name = "NUMBER", default_value_t = Limits::default().streams_per_key)]
     pub streams_per_key: u32,
+    /// Connections that one key or device may hold. 0: no limit. Not given: a quarter of --max-connections.
+    #[arg(long, value_name = "NUMBER")]
+    pub connections_per_key: Option<u32>,
     /// Calls a second without a key from one address; signing in is not among them. 0: no limit.
     #[arg(long, value_name = "NUMBER", default_value_t = Limits::default().open_calls_per_address)]
     pub open_calls_per_address: u32,

@@ -41,7 +41,7 @@ pub fn file_name(stored: &Stored, file: &File) -> String {
     format!("{}-{}-{}.tar.gz", stored.name, file.version, file.platform.replace('/', "-"))
 }
 
-/// Answers a request whose path begins with [`PATH`].
+/// Answers a request whose path begins with [`PATH`]; an answer that was found has its [`Caller`] with it.
 pub async fn answer(
     context: &Context,
     method: &Method,
@@ -54,9 +54,16 @@ pub async fn answer(
         refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
         return refused;
     }
-    match send(context, method, path, headers, from).await {
+    let sent = async {
+        let caller = caller(context, headers, from).await?;
+        let mut answer = send(context, method, path, headers, caller.clone()).await?;
+        // Whose connection it is.
+        answer.extensions_mut().insert(caller);
+        Ok(answer)
+    };
+    match sent.await {
         Ok(answer) => answer,
-        Err(refusal) => {
+        Err::<_, Refusal>(refusal) => {
             let status = Status::from(refusal);
             let mut refused = sentence(http_status(status.code()), &format!("{}\n", status.message()));
             refused.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -70,9 +77,8 @@ async fn send(
     method: &Method,
     path: &str,
     headers: &HeaderMap,
-    from: IpAddr,
+    caller: Caller,
 ) -> Result<Response<Body>, Refusal> {
-    let caller = caller(context, headers, from).await?;
     context.throttle.call(&caller, true)?;
     let wanted = path.strip_prefix(PATH).unwrap_or_default().splitn(4, '/').collect::<Vec<_>>();
     let [owner, name, version, platform] = wanted[..] else {

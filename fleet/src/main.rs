@@ -123,6 +123,7 @@ fn serve(serve: Serve) -> Result<(), Failure> {
     let metrics_token = serve.metrics_token_file.as_deref().map(metrics_token).transpose()?;
     log(serve.log_format);
     many_descriptors();
+    let connections_max = usize::try_from(serve.max_connections).unwrap_or(usize::MAX);
     let options = Options {
         listen: serve.listen,
         tls: serve.tls_cert.zip(serve.tls_key),
@@ -135,10 +136,11 @@ fn serve(serve: Serve) -> Result<(), Failure> {
         limits: throttle::Limits {
             calls_per_key: serve.calls_per_key,
             streams_per_key: serve.streams_per_key,
+            connections_per_key: serve.connections_per_key.unwrap_or_else(|| throttle::share_of(connections_max)),
             open_calls_per_address: serve.open_calls_per_address,
             failures_per_address: serve.sign_in_failures_per_address,
         },
-        connections_max: usize::try_from(serve.max_connections).unwrap_or(usize::MAX),
+        connections_max,
         trusted_proxies: serve.trusted_proxy,
         mail,
         sign_in,

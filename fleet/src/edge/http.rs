@@ -8,7 +8,11 @@ use http_body_util::Full;
 use tonic::{Code, body::Body};
 
 use super::{CORS_REQUEST_HEADERS, Peer, authenticate, body};
-use crate::{authn::Who, context::Context, downloads, install, invitation, people, releases, sign_in};
+use crate::{
+    authn::{Caller, Who},
+    context::Context,
+    downloads, install, invitation, people, releases, sign_in,
+};
 
 /// What a device is installed with.
 const CREDENTIALS: &str = "/install/credentials";
@@ -17,9 +21,16 @@ const CREDENTIALS: &str = "/install/credentials";
 pub(super) async fn answer(context: &Context, request: Request<Body>, peer: &Peer) -> Response<Body> {
     // Not answered but to who has a key, a token or a secret.
     let needs_key = request.uri().path().starts_with(downloads::PATH) || request.uri().path() == CREDENTIALS;
-    let answer = sent(context, request, peer.ip).await;
+    let mut answer = sent(context, request, peer.ip).await;
     if needs_key && (answer.status().is_success() || answer.status() == StatusCode::NOT_MODIFIED) {
-        peer.seat.shows_good();
+        match answer.extensions_mut().remove::<Caller>() {
+            Some(caller) => {
+                if let Err(refusal) = peer.seat.held_by(&caller, &context.throttle) {
+                    answer = sentence(http_status(Code::ResourceExhausted), &format!("{}\n", refusal.message()));
+                }
+            }
+            None => peer.seat.signed_in(),
+        }
     }
     answer.map(|body| body::holding(body, None, peer.seat.busy()))
 }

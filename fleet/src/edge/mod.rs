@@ -129,7 +129,7 @@ impl Services {
         let mut answer = answer.unwrap_or_else(Status::into_http);
         let code = call.answers(&context, &caller, &mut answer);
         if code == Code::Ok && call.path == authenticate::SIGN_IN {
-            peer.seat.shows_good();
+            peer.seat.signed_in();
         }
         match code == Code::Ok && is_stream(&call.path) {
             true => call.streams(&context, &caller, (permit, peer.seat.busy()), answer),
@@ -144,13 +144,15 @@ impl Services {
         path: &str,
         headers: &::http::HeaderMap,
         peer: &Peer,
-    ) -> Result<(Caller, Option<throttle::OpenStream>), (Caller, Status)> {
+    ) -> Result<(Caller, Option<throttle::Held>), (Caller, Status)> {
         let caller = match authenticate::door(path) {
             authenticate::Door::Open => Caller::nobody(peer.ip),
             authenticate::Door::Closed => {
                 let caller = self.context.authn.caller(authenticate::bearer(headers), peer.ip).await;
                 let caller = caller.map_err(|refusal| (Caller::nobody(peer.ip), refusal.into()))?;
-                peer.seat.shows_good();
+                if let Err(refusal) = peer.seat.held_by(&caller, &self.context.throttle) {
+                    return Err((caller, refusal.into()));
+                }
                 caller
             }
         };
@@ -161,7 +163,7 @@ impl Services {
     }
 
     /// Whether the caller still may, by its limits; what holds its place if it is a stream.
-    fn permitted(&self, path: &str, caller: &Caller) -> Result<Option<throttle::OpenStream>, Refusal> {
+    fn permitted(&self, path: &str, caller: &Caller) -> Result<Option<throttle::Held>, Refusal> {
         // A sign-in is no call of anybody yet: it is counted where it is found out whose it is. Whether the server is well
         // is asked by balancers, with whom strangers may share an address, and is answered from memory.
         if path == authenticate::SIGN_IN || path == "/grpc.health.v1.Health/Check" {

@@ -5,7 +5,8 @@
 //! places are free nobody is disturbed. Beyond that a stranger that does nothing has a minute. When all are taken, some
 //! strangers give way to every newcomer: first those from the address that has the most of them, the oldest there. Good
 //! connections from an address speak for the strangers beside them, so a site of 50,000 devices behind one address is
-//! not taken for an attack while a part of it signs in.
+//! not taken for an attack while a part of it signs in. A good token keeps a place while its key has its share of them
+//! (`throttle.rs`): beyond that its calls are refused, and the connection stays a stranger's.
 
 use std::{
     collections::HashMap,
@@ -19,11 +20,17 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::{metrics::Metrics, throttle::network};
+use super::{
+    metrics::Metrics,
+    throttle::{Held, Throttle, network},
+};
+use crate::{authn::Caller, refusal::Refusal};
 
 /// A connection on which no good token was shown for this long, and nothing is under way, is a stranger's again: its key
 /// may be deleted since. Devices call every few seconds.
 const KNOWN_FOR: Duration = Duration::from_secs(600);
+/// Who has just signed in comes with its token within this.
+const SIGNED_IN_FOR: Duration = Duration::from_secs(30);
 /// Between two looks for strangers that have been there for too long.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// After a look that found nobody to give way: looking again for each newcomer would be the greater harm.
@@ -57,8 +64,12 @@ pub(super) struct Seat {
     /// A proxy of ours, behind which many are.
     trusted: bool,
     since: Instant,
-    /// Milliseconds from `since` to the last good token, and one more; 0 before the first.
-    good: AtomicU64,
+    /// Milliseconds from `since` until which it is known; 0 before the first good token or secret.
+    known_until: AtomicU64,
+    /// A good token was shown here, and not only a secret.
+    shown: AtomicBool,
+    /// Of whose share it is, once somebody showed a good token here.
+    holder: Mutex<Option<Held>>,
     busy: AtomicU32,
     leaving: AtomicBool,
     leave: Notify,
@@ -105,7 +116,9 @@ impl Places {
             network: network(from),
             trusted,
             since: now,
-            good: AtomicU64::new(0),
+            known_until: AtomicU64::new(0),
+            shown: AtomicBool::new(false),
+            holder: Mutex::default(),
             busy: AtomicU32::new(0),
             leaving: AtomicBool::new(false),
             leave: Notify::new(),
@@ -140,6 +153,8 @@ impl Table {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        // Not when the last of those who answer calls is gone: the connection is.
+        drop(self.seat.holder.lock().unwrap_or_else(PoisonError::into_inner).take());
         let mut table = self.places.table();
         table.seats.remove(&self.id);
         if self.seat.leaving.load(Relaxed) {
@@ -152,10 +167,28 @@ impl Drop for Place {
 }
 
 impl Seat {
-    /// A good token was shown here.
-    pub(super) fn shows_good(&self) {
-        let since = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX - 1);
-        self.good.store(since + 1, Relaxed);
+    /// A good token was shown here. The place is of the share of whoever does so first; refused where that has no more.
+    /// Behind a proxy of ours are many.
+    pub(super) fn held_by(&self, caller: &Caller, throttle: &Throttle) -> Result<(), Refusal> {
+        if !self.trusted {
+            let mut holder = self.holder.lock().unwrap_or_else(PoisonError::into_inner);
+            if holder.is_none() {
+                *holder = throttle.connection(caller)?;
+            }
+        }
+        self.shown.store(true, Relaxed);
+        self.known_for(KNOWN_FOR);
+        Ok(())
+    }
+
+    /// Somebody has signed in here, whose token has not been seen yet.
+    pub(super) fn signed_in(&self) {
+        self.known_for(SIGNED_IN_FOR);
+    }
+
+    fn known_for(&self, time: Duration) {
+        let until = self.since.elapsed() + time;
+        self.known_until.fetch_max(u64::try_from(until.as_millis()).unwrap_or(u64::MAX), Relaxed);
     }
 
     /// Something is under way until that is dropped.
@@ -171,10 +204,9 @@ impl Seat {
 
     fn seen(&self, id: u64, now: Instant) -> Seen {
         let (busy, age) = (self.busy.load(Relaxed) > 0, now.saturating_duration_since(self.since));
-        let known = match self.good.load(Relaxed) {
-            0 => self.trusted,
-            good => self.trusted || busy || age.saturating_sub(Duration::from_millis(good)) < KNOWN_FOR,
-        };
+        let until = Duration::from_millis(self.known_until.load(Relaxed));
+        // What is open to everybody may keep a connection busy for ever.
+        let known = self.trusted || age < until || busy && self.shown.load(Relaxed);
         Seen { id, network: self.network, age, known, busy }
     }
 }
@@ -235,6 +267,7 @@ fn gives_way(seen: Vec<Seen>, wanted: usize, stranger_for: Duration) -> Vec<u64>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::edge::throttle::Limits;
 
     fn at(last: u8) -> IpAddr {
         IpAddr::from([203, 0, 113, last])
@@ -286,20 +319,44 @@ mod tests {
     #[test]
     fn a_place_is_given_back_and_those_who_leave_have_none() {
         let (places, metrics) = (Places::new(4, Duration::from_secs(60)), Metrics::default());
+        let (throttle, key) = (Throttle::new(Limits::default()), |last| Caller::nobody(at(last)));
         let take = |network| places.take(at(network), false, &metrics);
         let device = take(1).unwrap();
-        device.seat.shows_good();
+        device.seat.held_by(&key(1), &throttle).unwrap();
         let mut strangers: Vec<Place> = (0..3).map(|_| take(2).unwrap()).collect();
         let person = take(1).expect("strangers give way");
-        person.seat.shows_good();
+        person.seat.held_by(&key(2), &throttle).unwrap();
         assert!(!device.seat.leaving.load(Relaxed) && !person.seat.leaving.load(Relaxed));
         assert!(strangers.iter().all(|one| one.seat.leaving.load(Relaxed)));
         strangers.clear();
         let others = [take(1).unwrap(), take(1).unwrap()];
-        others.iter().for_each(|one| one.seat.shows_good());
+        others.iter().for_each(|one| one.seat.held_by(&key(1), &throttle).unwrap());
         assert!(take(3).is_none(), "everybody there is known");
         drop(others);
         std::thread::sleep(IN_VAIN_FOR);
         assert!(take(3).is_some());
+    }
+
+    #[test]
+    fn a_connection_is_of_the_first_that_shows_a_token_and_one_beyond_the_share_stays_a_strangers() {
+        let (places, metrics) = (Places::new(8, Duration::from_secs(60)), Metrics::default());
+        let throttle = Throttle::new(Limits { connections_per_key: 1, ..Limits::default() });
+        let key = |last| Caller::nobody(at(last));
+        let take = |trusted| places.take(at(1), trusted, &metrics).unwrap();
+        let known = |place: &Place| place.seat.seen(place.id, Instant::now()).known;
+        let (first, second, proxy) = (take(false), take(false), take(true));
+        first.seat.held_by(&key(1), &throttle).unwrap();
+        first.seat.held_by(&key(2), &throttle).unwrap();
+        assert!(second.seat.held_by(&key(1), &throttle).is_err());
+        assert!(known(&first) && !known(&second));
+        second.seat.signed_in();
+        assert!(known(&second), "for as long as its first call may take");
+        let later = |place: &Place| place.seat.seen(place.id, Instant::now() + KNOWN_FOR + SIGNED_IN_FOR).known;
+        let _busy = (first.seat.busy(), second.seat.busy());
+        assert!(later(&first) && !later(&second) && later(&proxy));
+        proxy.seat.held_by(&key(1), &throttle).unwrap();
+        second.seat.held_by(&key(2), &throttle).unwrap();
+        drop(first);
+        take(false).seat.held_by(&key(1), &throttle).unwrap();
     }
 }

@@ -46,6 +46,10 @@ use crate::{
 /// After the system refused a connection (no descriptors left): trying at once would spin.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
+/// Connections that may wait to be taken, as far as the system allows so many. After a power cut 50,000 devices come at
+/// once; one that finds no room tries again a second later, and then two.
+const BACKLOG: i32 = 4096;
+
 /// Of what is written to a connection, as much as this waits in the system for its turn on the line; what the peer has not
 /// acknowledged yet comes on top. Without a bound the system takes megabytes for a peer that reads nothing, and work is
 /// done, and memory held, for whoever opens streams and looks away.
@@ -102,6 +106,10 @@ impl Edge {
             io::ErrorKind::AddrInUse => ServeError::InUse { address },
             _ => ServeError::Listen { address, source },
         })?;
+        // More than the listener came with.
+        if let Err(problem) = SockRef::from(&listener).listen(BACKLOG) {
+            tracing::warn!(%problem, "few connections may wait to be taken");
+        }
         // Every connection has it from the port.
         if let Err(problem) = SockRef::from(&listener).set_tcp_notsent_lowat(UNSENT_MAX) {
             tracing::warn!(%problem, "the system does not bound what waits for peers that do not read");

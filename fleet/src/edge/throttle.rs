@@ -1,4 +1,5 @@
-//! How much one caller gets: calls by time, open streams, wrong sign-ins; what is open to everybody, by address.
+//! How much one caller gets: calls by time, open streams, connections, wrong sign-ins; what is open to everybody, by
+//! address.
 //!
 //! A key or a device is counted by what it is, wherever it calls from, and never by its address: 50,000 devices of one
 //! organization may share one. Only those who have shown nothing are counted by address, and of sign-ins only the
@@ -19,6 +20,7 @@ use std::{
 use super::slow::Unread;
 use crate::{
     authn::{Caller, Who},
+    limits::CONNECTIONS_MAX,
     refusal::Refusal,
 };
 
@@ -37,6 +39,11 @@ const FAILURES_PER_ID: f64 = 10.0;
 /// … and again one after this time.
 const FAILURE_PER_ID_EVERY: Duration = Duration::from_secs(6);
 
+/// When to come again who has too many streams open.
+const STREAM_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// The same for connections, which are closed less often.
+const CONNECTION_AGAIN_AFTER: Duration = Duration::from_secs(5);
+
 /// How much is let through. 0 is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -44,6 +51,8 @@ pub struct Limits {
     pub calls_per_key: u32,
     /// Streams that one key or device has open.
     pub streams_per_key: u32,
+    /// Connections that one key or device holds.
+    pub connections_per_key: u32,
     /// Calls without a key from one address, by second: what is open to everybody, sign-ins apart.
     pub open_calls_per_address: u32,
     /// Wrong sign-ins from one address, by minute.
@@ -53,8 +62,20 @@ pub struct Limits {
 impl Default for Limits {
     /// Far above what existing clients do one after the other, and what a site of 50,000 devices does at its worst.
     fn default() -> Self {
-        Self { calls_per_key: 1_000, streams_per_key: 2_000, open_calls_per_address: 500, failures_per_address: 12_000 }
+        Self {
+            calls_per_key: 1_000,
+            streams_per_key: 2_000,
+            connections_per_key: share_of(CONNECTIONS_MAX),
+            open_calls_per_address: 500,
+            failures_per_address: 12_000,
+        }
     }
+}
+
+/// Of so many connections, what one key or device may hold if nobody says otherwise: one that goes mad leaves most of them
+/// to others.
+pub fn share_of(connections: usize) -> u32 {
+    u32::try_from(connections / 4).unwrap_or(u32::MAX).max(1)
 }
 
 /// What was refused, for numbers.
@@ -64,6 +85,8 @@ pub enum Limit {
     Calls,
     /// See [`Limits::streams_per_key`].
     Streams,
+    /// See [`Limits::connections_per_key`].
+    Connections,
     /// See [`Limits::open_calls_per_address`].
     OpenCalls,
     /// See [`Limits::failures_per_address`], and the same for one id.
@@ -74,13 +97,15 @@ pub enum Limit {
 
 impl Limit {
     /// Every one.
-    pub const ALL: [Self; 5] = [Self::Calls, Self::Streams, Self::OpenCalls, Self::SignIns, Self::UnreadBytes];
+    pub const ALL: [Self; 6] =
+        [Self::Calls, Self::Streams, Self::Connections, Self::OpenCalls, Self::SignIns, Self::UnreadBytes];
 
     /// Its name for programs.
     pub fn word(self) -> &'static str {
         match self {
             Self::Calls => "calls_per_key",
             Self::Streams => "streams_per_key",
+            Self::Connections => "connections_per_key",
             Self::OpenCalls => "open_calls_per_address",
             Self::SignIns => "sign_in_failures",
             Self::UnreadBytes => "unread_bytes",
@@ -97,7 +122,8 @@ pub struct Throttle {
     callers: Table,
     /// Who was wrong: apart, because whoever makes up ids fills it.
     wrong: Table,
-    streams: Mutex<HashMap<u64, u32>>,
+    streams: Arc<Counts>,
+    connections: Arc<Counts>,
     pub(super) unread: Arc<Unread>,
     refused: [AtomicU64; Limit::ALL.len()],
 }
@@ -133,19 +159,35 @@ impl Bucket {
     }
 }
 
-/// Counts as open until it is dropped.
-pub struct OpenStream {
-    throttle: Arc<Throttle>,
+/// How many of something each has.
+#[derive(Default)]
+struct Counts(Mutex<HashMap<u64, u32>>);
+
+impl Counts {
+    /// One more, unless that one has the most already.
+    fn take(self: &Arc<Self>, key: u64, most: u32) -> Option<Held> {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = counts.entry(key).or_default();
+        (*own < most).then(|| {
+            *own += 1;
+            Held { counts: self.clone(), key }
+        })
+    }
+}
+
+/// Counts until it is dropped.
+pub struct Held {
+    counts: Arc<Counts>,
     key: u64,
 }
 
-impl Drop for OpenStream {
+impl Drop for Held {
     fn drop(&mut self) {
-        let mut streams = self.throttle.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = streams.get_mut(&self.key) {
-            *open -= 1;
-            if *open == 0 {
-                streams.remove(&self.key);
+        let mut counts = self.counts.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = counts.get_mut(&self.key) {
+            *own -= 1;
+            if *own == 0 {
+                counts.remove(&self.key);
             }
         }
     }
@@ -160,7 +202,8 @@ impl Throttle {
             hasher: RandomState::new(),
             callers: Table::default(),
             wrong: Table::default(),
-            streams: Mutex::default(),
+            streams: Arc::default(),
+            connections: Arc::default(),
             unread: Arc::default(),
             refused: std::array::from_fn(|_| AtomicU64::new(0)),
         }
@@ -200,22 +243,38 @@ impl Throttle {
     }
 
     /// A stream opens; nothing if it counts nowhere.
-    pub fn stream(self: &Arc<Self>, caller: &Caller) -> Result<Option<OpenStream>, Refusal> {
-        let most = self.limits.streams_per_key;
+    pub fn stream(&self, caller: &Caller) -> Result<Option<Held>, Refusal> {
+        self.hold(&self.streams, self.limits.streams_per_key, caller, |most| {
+            let message =
+                format!("this key has {most} streams open, which is the most: close some, or use several keys");
+            (Limit::Streams, message, STREAM_AGAIN_AFTER)
+        })
+    }
+
+    /// A connection becomes one of that caller's; nothing if it counts nowhere.
+    pub fn connection(&self, caller: &Caller) -> Result<Option<Held>, Refusal> {
+        self.hold(&self.connections, self.limits.connections_per_key, caller, |most| {
+            let message = format!(
+                "this key holds {most} connections, which is the most: make several calls on one, close some, or use several keys"
+            );
+            (Limit::Connections, message, CONNECTION_AGAIN_AFTER)
+        })
+    }
+
+    fn hold(
+        &self,
+        counts: &Arc<Counts>,
+        most: u32,
+        caller: &Caller,
+        refusal: impl FnOnce(u32) -> (Limit, String, Duration),
+    ) -> Result<Option<Held>, Refusal> {
         if most == 0 || matches!(caller.who(), Who::Local) {
             return Ok(None);
         }
-        let key = self.of_caller(caller);
-        {
-            let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-            let open = streams.entry(key).or_default();
-            if *open < most {
-                *open += 1;
-                return Ok(Some(OpenStream { throttle: self.clone(), key }));
-            }
-        }
-        let message = format!("this key has {most} streams open, which is the most: close some, or use several keys");
-        Err(self.refuse(Limit::Streams, message, Duration::from_secs(1)))
+        counts.take(self.of_caller(caller), most).map(Some).ok_or_else(|| {
+            let (limit, message, wait) = refusal(most);
+            self.refuse(limit, message, wait)
+        })
     }
 
     /// Somebody has signed in: a call like others, counted by the id that was proven.
@@ -421,15 +480,21 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_counts_until_it_is_dropped() {
-        let throttle = Arc::new(Throttle::new(Limits { streams_per_key: 2, ..Limits::default() }));
-        let caller = Caller::nobody(IpAddr::from([127, 0, 0, 1]));
-        let first = throttle.stream(&caller).unwrap();
-        let second = throttle.stream(&caller).unwrap();
-        assert!(throttle.stream(&caller).is_err());
+    fn streams_and_connections_count_until_they_are_dropped_each_for_itself() {
+        let throttle = Throttle::new(Limits { streams_per_key: 2, connections_per_key: 1, ..Limits::default() });
+        let caller = |last| Caller::nobody(IpAddr::from([127, 0, 0, last]));
+        let first = throttle.stream(&caller(1)).unwrap();
+        let second = throttle.stream(&caller(1)).unwrap();
+        assert!(throttle.stream(&caller(1)).is_err());
+        let connection = throttle.connection(&caller(1)).unwrap();
+        assert!(throttle.connection(&caller(1)).is_err());
+        assert!(throttle.connection(&caller(2)).is_ok(), "another one is not concerned");
         drop(first);
-        drop(throttle.stream(&caller).unwrap());
-        drop(second);
-        assert!(throttle.streams.lock().unwrap().is_empty());
+        drop(throttle.stream(&caller(1)).unwrap());
+        drop((second, connection));
+        for counts in [&throttle.streams, &throttle.connections] {
+            assert!(counts.0.lock().unwrap().is_empty());
+        }
+        assert_eq!((throttle.refused(Limit::Streams), throttle.refused(Limit::Connections)), (1, 1));
     }
 }

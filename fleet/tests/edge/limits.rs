@@ -132,6 +132,40 @@ async fn a_key_has_so_many_streams_open_and_a_closed_one_makes_room() {
 }
 
 #[tokio::test]
+async fn a_key_holds_its_share_of_connections_and_others_come_in() {
+    let world = World::with(|options| options.limits = Limits { connections_per_key: 2, ..Limits::default() }).await;
+    let owner = world.owner("Acme").await;
+    let other = world.owner("Other").await;
+    assert_eq!(code(list(&owner.client).await), Code::Ok);
+    let again = || async {
+        let client = world.nobody().await;
+        Client { token: owner.client.token.clone(), ..client }
+    };
+    let second = again().await;
+    assert_eq!(code(list(&second).await), Code::Ok);
+    let third = again().await;
+    let refused = list(&third).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert_eq!(refused.get_details_error_info().unwrap().metadata["limit"], "connections_per_key");
+    assert!(refused.get_details_retry_info().is_some());
+    for _ in 0..5 {
+        assert_eq!(code(list(&second).await), Code::Ok, "what it holds it may use");
+    }
+    // It is nobody's yet.
+    let others = Client { token: other.client.token.clone(), ..third };
+    assert_eq!(code(list(&others).await), Code::Ok);
+    drop(second);
+    let room = async {
+        let fourth = again().await;
+        while list(&fourth).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, room).await.expect("one that was closed makes room");
+    world.end().await;
+}
+
+#[tokio::test]
 async fn wrong_sign_ins_are_slowed_down_by_id_and_right_ones_never() {
     let world = World::new().await;
     let owner = world.owner("Acme").await;
