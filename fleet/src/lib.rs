@@ -43,6 +43,7 @@ pub mod services;
 pub mod sign_in;
 pub mod skew;
 pub mod store;
+pub mod turns;
 pub mod upgrade;
 pub mod upload;
 pub mod wiring;

@@ -30,6 +30,7 @@ use fleet::{
     logs::retention::Limits,
     mail, people, releases, sign_in,
     store::{Durability, OpenError},
+    turns,
     wiring::{self, Options, StartError},
 };
 
@@ -332,6 +333,8 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     Builder::new_multi_thread()
         .worker_threads(cores.min(WORKERS_MAX))
         .max_blocking_threads(BLOCKING_MAX)
+        .on_thread_start(turns::started)
+        .on_thread_park(turns::parks)
         .enable_all()
         .build()
         .map_err(|why| Failure::new(exit::FAILED, &why))

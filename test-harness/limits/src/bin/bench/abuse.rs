@@ -31,6 +31,7 @@ use api::{
         common::v1::LogEntry,
     },
 };
+use limits::arg;
 use prost::Message as _;
 use test_harness::real::{
     device::Device,
@@ -49,11 +50,19 @@ const IDLE: usize = 10_000;
 /// Tails that are never read: as many as one part may have, of several parts.
 const TAILS: usize = 1_000;
 const TAILS_PER_PART: usize = 64;
+/// Connections opened without a pause.
+const AT_ONCE: usize = 32;
 /// Callers who behave, and how long each waits between two calls.
 const CALLERS: usize = 4;
 const PAUSE: Duration = Duration::from_millis(5);
 /// Threads that do not.
 const ABUSERS: usize = 4;
+
+/// Each is alone, beside abuse, and beside a neighbour that is told the same: what changes from minute to minute changes
+/// all three.
+const ROUNDS: usize = 5;
+/// Between two of these: what the last one left behind is done.
+const SETTLES: Duration = Duration::from_millis(500);
 
 /// What those who do not behave get of the machine.
 #[derive(Clone, Copy, PartialEq)]
@@ -94,20 +103,27 @@ pub(crate) async fn measure(folder: &Path, secs: u64, table: &mut Table) -> Resu
     let listener = at(line.trim(), sink.id());
     let callers = || callers(&server, Duration::from_secs(secs));
 
-    let alone = callers().await?;
     let (mut memory, mut heard) = ((0, 0, 0), BTreeMap::<String, u64>::new());
     for processors in [Processors::LeftOver, Processors::Shared] {
-        let abuse = Abuse::begin(&server, processors, None)?;
-        let beside = callers().await;
-        let done = abuse.end()?;
-        let beside = beside?;
-        let pace = Pace { turns: done.turns, lines: done.lines, length: Duration::from_secs(secs) };
-        let abuse = Abuse::begin(&listener, processors, Some(pace))?;
-        let elsewhere = callers().await;
-        let turns = abuse.end()?.turns;
-        report(table, processors, (alone, beside, elsewhere?), (done.turns, done.lines, turns));
-        memory = memory.max((done.resident_mb, done.open, done.lines));
-        done.heard.into_iter().for_each(|(said, count)| *heard.entry(said).or_default() += count);
+        let mut rounds = Vec::new();
+        for _ in 0..arg("rounds", ROUNDS).max(1) {
+            tokio::time::sleep(SETTLES).await;
+            let alone = callers().await?;
+            let abuse = Abuse::begin(&server, processors, None)?;
+            let beside = callers().await;
+            let done = abuse.end()?;
+            let beside = beside?;
+            tokio::time::sleep(SETTLES).await;
+            let pace = Pace { turns: done.turns, lines: done.lines, length: Duration::from_secs(secs) };
+            let abuse = Abuse::begin(&listener, processors, Some(pace))?;
+            let elsewhere = callers().await;
+            let turns_elsewhere = abuse.end()?.turns;
+            let (turns, lines) = (done.turns, done.lines);
+            rounds.push(Round { alone, beside, elsewhere: elsewhere?, turns, lines, turns_elsewhere });
+            memory = memory.max((done.resident_mb, done.open, done.lines));
+            done.heard.into_iter().for_each(|(said, count)| *heard.entry(said).or_default() += count);
+        }
+        report(table, processors, &rounds);
     }
     let (resident, open, lines) = memory;
     table.row(
@@ -131,31 +147,57 @@ pub(crate) async fn measure(folder: &Path, secs: u64, table: &mut Table) -> Resu
 /// p50 and p99.
 type Times = (Duration, Duration);
 
-fn report(
-    table: &mut Table,
-    processors: Processors,
-    (alone, beside, elsewhere): (Times, Times, Times),
-    (turns, lines, turns_elsewhere): (u64, u64, u64),
-) {
+/// The same callers three times.
+struct Round {
+    alone: Times,
+    beside: Times,
+    /// While the neighbour is abused.
+    elsewhere: Times,
+    turns: u64,
+    lines: u64,
+    turns_elsewhere: u64,
+}
+
+fn report(table: &mut Table, processors: Processors, rounds: &[Round]) {
     let (who, goal) = match processors {
         Processors::LeftOver => ("abusers on what processors have left", "≤ 2"),
         Processors::Shared => ("abusers with as much of the processors as the server", ""),
     };
-    let times = |one: Times, other: Times| one.1.as_secs_f64() / other.1.as_secs_f64();
+    let times = |other: fn(&Round) -> Times| {
+        let (low, median, high) =
+            spread(rounds.iter().map(|one| one.beside.1.as_secs_f64() / other(one).1.as_secs_f64()));
+        format!("{median:.1} times ({low:.1} … {high:.1})")
+    };
+    let said = |which: fn(&Round) -> Times| {
+        let p50 = spread(rounds.iter().map(|one| which(one).0)).1;
+        let (low, p99, high) = spread(rounds.iter().map(|one| which(one).1));
+        format!("{p50:.2?} {p99:.2?} ({low:.2?} … {high:.2?})")
+    };
+    let all = |which: fn(&Round) -> u64| rounds.iter().map(which).sum::<u64>();
     table.row(
         &format!("abused: p99 of other callers, {who}"),
-        format!(
-            "{:.1} times that of before; {:.1} times that of a machine as busy",
-            times(beside, alone),
-            times(beside, elsewhere)
-        ),
+        format!("{} that of before; {} that of a machine as busy", times(|one| one.alone), times(|one| one.elsewhere)),
         goal,
         format!(
-            "{CALLERS} callers; p50 and p99 before {:.2?} {:.2?}, then {:.2?} {:.2?} ({turns} turns of {ABUSERS}, {lines} lines); while \
-             another program is told the same {:.2?} {:.2?} ({turns_elsewhere} turns)",
-            alone.0, alone.1, beside.0, beside.1, elsewhere.0, elsewhere.1
+            "{CALLERS} callers, {} rounds, medians (and all); p50 and p99 before {}, then {} ({} turns of {ABUSERS}, {} lines); while \
+             another program is told the same {} ({} turns)",
+            rounds.len(),
+            said(|one| one.alone),
+            said(|one| one.beside),
+            all(|one| one.turns),
+            all(|one| one.lines),
+            said(|one| one.elsewhere),
+            all(|one| one.turns_elsewhere),
         ),
     );
+}
+
+/// The lowest, the one in the middle, the highest.
+fn spread<T: PartialOrd + Copy + Default>(values: impl Iterator<Item = T>) -> (T, T, T) {
+    let mut values: Vec<T> = values.collect();
+    values.sort_by(|one, other| one.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal));
+    let at = |place: usize| values.get(place).copied().unwrap_or_default();
+    (at(0), at(values.len() / 2), at(values.len().saturating_sub(1)))
 }
 
 /// Who is abused, and by whom.
@@ -214,7 +256,7 @@ struct Done {
 impl Abuse {
     fn begin(target: &Target, processors: Processors, pace: Option<Pace>) -> Result<Self, Trouble> {
         let over = Arc::new(AtomicBool::new(false));
-        let idle = (0..IDLE).filter_map(|_| TcpStream::connect(&target.address).ok()).collect::<Vec<_>>();
+        let idle = open_idle(&target.address);
         let tails = open_tails(target)?;
         let heard = Arc::new(Mutex::new(BTreeMap::<String, u64>::new()));
         let resident = std::thread::spawn({
@@ -352,6 +394,18 @@ async fn callers(target: &Target, length: Duration) -> Result<Times, Trouble> {
     let times = tokio::task::spawn_blocking(work).await??;
     let at = |part: usize| times.get(times.len() * part / 100).copied().ok_or("no calls");
     Ok((at(50)?, at(99)?))
+}
+
+/// As many at once as a listener takes: one more, and the system tries again a second later.
+fn open_idle(address: &str) -> Vec<TcpStream> {
+    let mut open = Vec::new();
+    for number in 1..=IDLE {
+        open.extend(TcpStream::connect(address).ok());
+        if number % AT_ONCE == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    open
 }
 
 /// Tails by gRPC-Web, opened and never read.
