@@ -38,8 +38,12 @@ pub fn to_bytes(id: &str) -> Option<[u8; 16]> {
     if !is_id(id) {
         return None;
     }
-    let digits: String = id.chars().filter(|one| *one != '-').collect();
-    hex::decode(&digits)?.try_into().ok()
+    let mut digits = id.bytes().filter(|letter| *letter != b'-').map(|letter| match letter {
+        b'a'..=b'f' => letter - b'a' + 10,
+        _ => letter & 0x0f,
+    });
+    let mut half = || digits.next().unwrap_or_default();
+    Some(std::array::from_fn(|_| half() << 4 | half()))
 }
 
 /// A new secret for a person or a device to keep.

@@ -47,3 +47,4 @@ pub mod turns;
 pub mod upgrade;
 pub mod upload;
 pub mod wiring;
+pub mod written;

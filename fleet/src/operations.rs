@@ -14,6 +14,7 @@ use crate::{
     refusal::Refusal,
     services,
     upload::Incoming,
+    written::Written,
 };
 
 /// The generated service traits, messages from the `api` crate.
@@ -159,7 +160,6 @@ macro_rules! operations {
     (@reply stream $reply:ty) => { Replies<$reply> };
 }
 
-use crate::logs::encoded::EncodedLines;
 use api::pb::{
     platform::{
         app::{agent::v1 as agent, packages::v1 as packages, v1 as app},
@@ -167,7 +167,6 @@ use api::pb::{
     },
     proto::rpc::v1 as rpc,
 };
-use services::{configuration::EncodedConfig, encoded_part::EncodedPart};
 
 operations! { table:
     "proto.rpc.v1.AuthService" for Anybody auth_service_server::AuthService {
@@ -212,10 +211,10 @@ operations! { table:
         unary UpdateRobotMetadata update_robot_metadata(app::UpdateRobotMetadataRequest) -> app::UpdateRobotMetadataResponse = services::metadata::update_of_machine;
         unary GetRobotParts get_robot_parts(app::GetRobotPartsRequest) -> app::GetRobotPartsResponse = services::machines::parts;
         unary GetRobotAPIKeys get_robot_api_keys(app::GetRobotApiKeysRequest) -> app::GetRobotApiKeysResponse = services::machines::api_keys;
-        unary GetRobotPart get_robot_part(app::GetRobotPartRequest) -> EncodedPart = services::parts::get;
+        unary GetRobotPart get_robot_part(app::GetRobotPartRequest) -> Written<app::GetRobotPartResponse> = services::parts::get;
         unary GetRobotPartByNameAndLocation get_robot_part_by_name_and_location(app::GetRobotPartByNameAndLocationRequest) -> app::GetRobotPartByNameAndLocationResponse = services::parts::get_by_name;
         unary GetRobotPartHistory get_robot_part_history(app::GetRobotPartHistoryRequest) -> app::GetRobotPartHistoryResponse = services::parts::history;
-        unary UpdateRobotPart update_robot_part(app::UpdateRobotPartRequest) -> app::UpdateRobotPartResponse = services::parts::update;
+        unary UpdateRobotPart update_robot_part(app::UpdateRobotPartRequest) -> Written<app::UpdateRobotPartResponse> = services::parts::update;
         unary NewRobotPart new_robot_part(app::NewRobotPartRequest) -> app::NewRobotPartResponse = services::parts::create;
         unary DeleteRobotPart delete_robot_part(app::DeleteRobotPartRequest) -> app::DeleteRobotPartResponse = services::parts::delete;
         unary MarkPartAsMain mark_part_as_main(app::MarkPartAsMainRequest) -> app::MarkPartAsMainResponse = services::parts::mark_as_main;
@@ -255,7 +254,7 @@ operations! { table:
         unary GetAppContent get_app_content(app::GetAppContentRequest) -> app::GetAppContentResponse = services::apps::content;
         unary GetAppBranding get_app_branding(app::GetAppBrandingRequest) -> app::GetAppBrandingResponse = services::apps::branding;
         unary GetRobotPartLogs get_robot_part_logs(app::GetRobotPartLogsRequest) -> app::GetRobotPartLogsResponse = services::part_logs::get;
-        stream TailRobotPartLogs tail_robot_part_logs(app::TailRobotPartLogsRequest) -> EncodedLines = services::part_logs::tail;
+        stream TailRobotPartLogs tail_robot_part_logs(app::TailRobotPartLogsRequest) -> Written<app::TailRobotPartLogsResponse> = services::part_logs::tail;
     }
     "platform.app.v1.RobotService" for Anybody robot_service_server::RobotService {
         unary Config config(app::ConfigRequest) -> app::ConfigResponse = services::device::config;
@@ -263,7 +262,7 @@ operations! { table:
         unary NeedsRestart needs_restart(app::NeedsRestartRequest) -> app::NeedsRestartResponse = services::device::needs_restart;
     }
     "platform.app.agent.v1.AgentDeviceService" for Anybody agent_device_service_server::AgentDeviceService {
-        unary DeviceAgentConfig device_agent_config(agent::DeviceAgentConfigRequest) -> EncodedConfig = services::device::agent_config;
+        unary DeviceAgentConfig device_agent_config(agent::DeviceAgentConfigRequest) -> Written<agent::DeviceAgentConfigResponse> = services::device::agent_config;
     }
     "platform.app.packages.v1.PackageService" for Anybody package_service_server::PackageService {
         unary GetPackage get_package(packages::GetPackageRequest) -> packages::GetPackageResponse = services::packages::get;

@@ -17,7 +17,7 @@ use crate::{
     ids,
     memory::Freshness,
     refusal::Refusal,
-    store::{Store, tree},
+    store::{Store, Tx, tree},
 };
 
 /// Ways up that are remembered; about 300 bytes each.
@@ -61,6 +61,9 @@ impl Chain {
     }
 }
 
+/// A way up, and that of a location, to be remembered too.
+type Found = Option<(Arc<Chain>, Option<(Arc<str>, Arc<Chain>)>)>;
+
 /// Remembers ways up.
 #[derive(Default)]
 pub struct Ancestry {
@@ -72,8 +75,16 @@ pub struct Ancestry {
 #[derive(Default)]
 struct Known {
     generation: u64,
-    chains: HashMap<Target, HashMap<Box<str>, Arc<Chain>>>,
-    count: usize,
+    /// By the bytes of the id, which are compared without looking anywhere else.
+    chains: HashMap<(Target, [u8; 16]), Arc<Chain>>,
+}
+
+impl Known {
+    fn put(&mut self, what: Target, id: &str, chain: Arc<Chain>) {
+        if let Some(id) = ids::to_bytes(id) {
+            self.chains.insert((what, id), chain);
+        }
+    }
 }
 
 impl Ancestry {
@@ -89,23 +100,45 @@ impl Ancestry {
         }
         // Read before the database: a change after this moment makes what we find old news at once.
         let generation = self.generation.load(Ordering::Acquire);
-        if let Ok(known) = self.known.read()
-            && known.generation == generation
-            && self.freshness.is_current()
-            && let Some(chain) = known.chains.get(&what).and_then(|chains| chains.get(id))
-        {
-            return Ok(Some(chain.clone()));
+        if let Some(chain) = self.remembered(generation, what, id) {
+            return Ok(Some(chain));
         }
-        let found = store.read::<_, Refusal>(|tx| Ok(tree::way_up(tx, what, id)?)).await?;
-        let Some(chain) = found.map(Arc::new) else { return Ok(None) };
+        let found = store.read::<_, Refusal>(|tx| self.look_up(tx, generation, what, id)).await?;
+        let Some((chain, above)) = found else { return Ok(None) };
         if let Ok(mut known) = self.known.write() {
-            if known.generation != generation || known.count >= REMEMBERED {
+            if known.generation != generation || known.chains.len() >= REMEMBERED {
                 *known = Known { generation, ..Known::default() };
             }
-            known.chains.entry(what).or_default().insert(id.into(), chain.clone());
-            known.count += 1;
+            if let Some((location, above)) = above {
+                known.put(Target::Location, &location, above);
+            }
+            known.put(what, id, chain.clone());
         }
         Ok(Some(chain))
+    }
+
+    fn remembered(&self, generation: u64, what: Target, id: &str) -> Option<Arc<Chain>> {
+        let id = ids::to_bytes(id)?;
+        let known = self.known.read().ok()?;
+        let counts = known.generation == generation && self.freshness.is_current();
+        known.chains.get(&(what, id)).filter(|_| counts).cloned()
+    }
+
+    /// The way up, and that of its location where it was not remembered: a location has many machines, and where it lies is
+    /// asked once for all of them.
+    fn look_up(&self, tx: &Tx<'_>, generation: u64, what: Target, id: &str) -> Result<Found, Refusal> {
+        if !matches!(what, Target::Part | Target::Machine) {
+            return Ok(tree::way_up(tx, what, id)?.map(|chain| (Arc::new(chain), None)));
+        }
+        let Some((machine, location)) = tree::place(tx, what, id)? else { return Ok(None) };
+        let (above, new) = match self.remembered(generation, Target::Location, &location) {
+            Some(above) => (above, None),
+            None => {
+                let Some(above) = tree::way_up(tx, Target::Location, &location)?.map(Arc::new) else { return Ok(None) };
+                (above.clone(), Some((location, above)))
+            }
+        };
+        Ok(Some((Arc::new(Chain { machine: Some(machine), ..(*above).clone() }), new)))
     }
 
     /// Something was moved, shared, unshared or removed.

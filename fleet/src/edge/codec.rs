@@ -6,13 +6,35 @@
 use std::marker::PhantomData;
 
 use prost::Message;
-use tonic::codec::{self, BufferSettings};
-use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
+use tonic::{
+    Status,
+    codec::{self, BufferSettings, EncodeBuf},
+};
+use tonic_prost::{ProstCodec, ProstDecoder};
 
 /// At first, in bytes.
 const BUFFER: usize = 1024;
 /// Messages that are there at once are sent together up to about so many bytes.
 const TOGETHER: usize = 32 * 1024;
+
+/// Writes messages.
+pub(crate) struct Encoder<T>(PhantomData<T>);
+
+impl<T: Message> codec::Encoder for Encoder<T> {
+    type Item = T;
+    type Error = Status;
+
+    fn encode(&mut self, item: T, buf: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        // At once, in place of a buffer that doubles, and is copied, until it is long enough.
+        buf.reserve(item.encoded_len());
+        item.encode_raw(buf);
+        Ok(())
+    }
+
+    fn buffer_settings(&self) -> BufferSettings {
+        BufferSettings::new(BUFFER, TOGETHER)
+    }
+}
 
 /// What the generated services use.
 pub(crate) struct Codec<T, U>(PhantomData<(T, U)>);
@@ -30,11 +52,11 @@ where
 {
     type Encode = T;
     type Decode = U;
-    type Encoder = ProstEncoder<T>;
+    type Encoder = Encoder<T>;
     type Decoder = ProstDecoder<U>;
 
     fn encoder(&mut self) -> Self::Encoder {
-        ProstCodec::<T, U>::raw_encoder(BufferSettings::new(BUFFER, TOGETHER))
+        Encoder(PhantomData)
     }
 
     fn decoder(&mut self) -> Self::Decoder {

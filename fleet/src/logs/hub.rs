@@ -11,16 +11,13 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-use api::pb::platform::common::v1::LogEntry;
+use api::pb::platform::{app::v1::TailRobotPartLogsResponse, common::v1::LogEntry};
 use bytes::Bytes;
 use prost::Message as _;
 use tokio::sync::{Notify, watch};
 
-use super::{
-    encoded::{self, EncodedLines},
-    query::Wanted,
-};
-use crate::{clock::Millis, clock::timestamp, refusal::Refusal};
+use super::{encoded, query::Wanted};
+use crate::{clock::Millis, clock::timestamp, refusal::Refusal, written::Written};
 
 /// Lines kept for slow readers of one part: ten of the device's batches.
 const RING_MAX_LINES: usize = 1_000;
@@ -229,7 +226,7 @@ impl Follower {
 
 impl Batch {
     /// What is sent: the lines, and before them, where some were missed, an entry that says so.
-    pub fn into_message(self, now: Millis) -> EncodedLines {
+    pub fn into_message(self, now: Millis) -> Written<TailRobotPartLogsResponse> {
         let told = (self.missed > 0).then(|| {
             encoded::line(&LogEntry {
                 level: "warn".into(),

@@ -19,11 +19,7 @@ use api::{
     },
 };
 use bytes::Bytes;
-use prost::{
-    DecodeError, Message,
-    bytes::{Buf, BufMut},
-    encoding::{DecodeContext, WireType, skip_field},
-};
+use prost::Message as _;
 use prost_types::Struct;
 use serde_json::{Map, Value};
 
@@ -39,6 +35,7 @@ use crate::{
     refusal::Refusal,
     releases::catalog,
     store::{devices, fragments},
+    written::Written,
 };
 
 /// How often a device asks for its configuration unless the operator of this server says otherwise: a change arrives within this, and a device is live for two of them.
@@ -49,41 +46,6 @@ const KEPT_MAX_BYTES: usize = 64 << 20;
 const KEPT_OVERHEAD_BYTES: usize = 256;
 /// "linux/arm64"; longer ones are no platform of ours.
 const PLATFORM_MAX_BYTES: usize = 64;
-
-/// A [`DeviceAgentConfigResponse`] that was encoded before.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct EncodedConfig(Bytes);
-
-impl From<&DeviceAgentConfigResponse> for EncodedConfig {
-    fn from(response: &DeviceAgentConfigResponse) -> Self {
-        Self(response.encode_to_vec().into())
-    }
-}
-
-impl Message for EncodedConfig {
-    fn encode_raw(&self, buf: &mut impl BufMut) {
-        buf.put_slice(&self.0);
-    }
-
-    fn encoded_len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Nobody decodes answers here; whoever tried would get an empty one.
-    fn merge_field(
-        &mut self,
-        tag: u32,
-        wire_type: WireType,
-        buf: &mut impl Buf,
-        ctx: DecodeContext,
-    ) -> Result<(), DecodeError> {
-        skip_field(wire_type, tag, buf, ctx)
-    }
-
-    fn clear(&mut self) {
-        self.0 = Bytes::new();
-    }
-}
 
 /// The answers that are kept.
 #[derive(Default)]
@@ -101,7 +63,7 @@ struct Answer {
     made_under: MadeUnder,
     platform: Box<str>,
     /// The bytes, or the sentence that says why there are none.
-    outcome: Result<EncodedConfig, Box<str>>,
+    outcome: Result<Bytes, Box<str>>,
 }
 
 /// Everything an answer depends on, taken before it is made.
@@ -119,7 +81,7 @@ impl Configurations {
 
     fn put(&self, part: &str, answer: Arc<Answer>) {
         let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
-        let cost = |answer: &Answer| answer.outcome.as_ref().map_or(0, |bytes| bytes.0.len()) + KEPT_OVERHEAD_BYTES;
+        let cost = |answer: &Answer| answer.outcome.as_ref().map_or(0, Bytes::len) + KEPT_OVERHEAD_BYTES;
         if kept.bytes + cost(&answer) > KEPT_MAX_BYTES {
             // Every device asks again within seconds; those that still exist are back at once.
             *kept = Kept::default();
@@ -137,7 +99,7 @@ pub async fn encoded(
     part: &Granted<Part, ActAsDevice>,
     platform: &str,
     now: Millis,
-) -> Result<EncodedConfig, Refusal> {
+) -> Result<Written<DeviceAgentConfigResponse>, Refusal> {
     let platform = if platform.len() <= PLATFORM_MAX_BYTES { platform } else { "" };
     let made_under =
         MadeUnder { edition: context.changes.edition(part.id()), releases: context.releases.revision(now) };
@@ -145,7 +107,7 @@ pub async fn encoded(
         Some(answer) => answer,
         None => {
             let outcome = match composed(context, part).await? {
-                Ok(composed) => Ok(EncodedConfig::from(&response(context, &composed, platform))),
+                Ok(composed) => Ok(response(context, &composed, platform).encode_to_vec().into()),
                 Err(refused) => Err(refused.to_string().into()),
             };
             let answer = Arc::new(Answer { made_under, platform: platform.into(), outcome });
@@ -153,7 +115,7 @@ pub async fn encoded(
             answer
         }
     };
-    answer.outcome.clone().map_err(Refusal::precondition)
+    answer.outcome.clone().map(Written::from).map_err(Refusal::precondition)
 }
 
 /// The part's document, composed now. The inner error is for the person who wrote it.

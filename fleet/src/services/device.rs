@@ -4,7 +4,7 @@
 
 use api::pb::platform::{
     app::{
-        agent::v1::DeviceAgentConfigRequest,
+        agent::v1::{DeviceAgentConfigRequest, DeviceAgentConfigResponse},
         v1::{ConfigRequest, ConfigResponse, LogRequest, LogResponse, NeedsRestartRequest, NeedsRestartResponse},
     },
     common::v1::LogEntry,
@@ -15,7 +15,7 @@ use api::pb::platform::{
 };
 use prost::Message as _;
 
-use super::{configuration, configuration::EncodedConfig, robot_config};
+use super::{configuration, robot_config};
 use crate::{
     authn::Caller,
     authz::{Granted, Part, right::ActAsDevice},
@@ -25,6 +25,7 @@ use crate::{
     logs::{ENTRIES_PER_CALL_MAX, SPOOL_ID_MAX_BYTES, Source},
     refusal::Refusal,
     store::{DbError, devices, status},
+    written::Written,
 };
 
 /// Of a device's status; the device's own limits keep it far below.
@@ -47,7 +48,7 @@ pub async fn agent_config(
     context: &Context,
     caller: Caller,
     request: DeviceAgentConfigRequest,
-) -> Result<EncodedConfig, Refusal> {
+) -> Result<Written<DeviceAgentConfigResponse>, Refusal> {
     let (part, now) = device(context, &caller, &request.id).await?;
     let platform = request.host_info.map(|host| host.platform).unwrap_or_default();
     configuration::encoded(context, &part, &platform, now).await

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use api::pb::platform::app::v1::{GetRobotPartLogsRequest, GetRobotPartLogsResponse, TailRobotPartLogsRequest};
+use api::pb::platform::app::v1::{
+    GetRobotPartLogsRequest, GetRobotPartLogsResponse, TailRobotPartLogsRequest, TailRobotPartLogsResponse,
+};
 use tokio::{sync::mpsc, time::MissedTickBehavior};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
@@ -13,13 +15,13 @@ use crate::{
     clock::Clock,
     context::Context,
     logs::{
-        encoded::EncodedLines,
         hub::Follower,
         query::{Query, Wanted},
     },
     operations::Replies,
     refusal::Refusal,
     store::DbError,
+    written::Written,
 };
 
 /// How often an open stream asks whether its key still counts, and whether it still may; revocation must reach it within two seconds.
@@ -43,7 +45,7 @@ pub async fn tail(
     context: &Context,
     caller: Caller,
     request: TailRobotPartLogsRequest,
-) -> Result<Replies<EncodedLines>, Refusal> {
+) -> Result<Replies<Written<TailRobotPartLogsResponse>>, Refusal> {
     let part = context.authz.part::<ReadRobotLogs>(&caller, &request.id).await?;
     let wanted = Wanted::new(&[], request.errors_only, request.filter.as_deref())?;
     let follower = context.logs.follow(part.id(), wanted).await?;
@@ -70,7 +72,7 @@ pub async fn tail(
     Ok(Box::pin(ReceiverStream::new(stream)))
 }
 
-type Sender = mpsc::Sender<Result<EncodedLines, Status>>;
+type Sender = mpsc::Sender<Result<Written<TailRobotPartLogsResponse>, Status>>;
 
 /// Until the reader goes away.
 async fn send_all(mut follower: Follower, replies: &Sender) {

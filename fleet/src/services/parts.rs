@@ -5,13 +5,13 @@ use api::{
     pb::platform::app::v1::{
         AuthenticatorInfo, DeleteRobotPartRequest, DeleteRobotPartResponse, GetRobotPartByNameAndLocationRequest,
         GetRobotPartByNameAndLocationResponse, GetRobotPartHistoryRequest, GetRobotPartHistoryResponse,
-        GetRobotPartRequest, MarkPartAsMainRequest, MarkPartAsMainResponse, MarkPartForRestartRequest,
-        MarkPartForRestartResponse, NewRobotPartRequest, NewRobotPartResponse, RobotPart, RobotPartHistoryEntry,
-        SharedSecret, UpdateRobotPartRequest, UpdateRobotPartResponse,
+        GetRobotPartRequest, GetRobotPartResponse, MarkPartAsMainRequest, MarkPartAsMainResponse,
+        MarkPartForRestartRequest, MarkPartForRestartResponse, NewRobotPartRequest, NewRobotPartResponse, RobotPart,
+        RobotPartHistoryEntry, SharedSecret, UpdateRobotPartRequest, UpdateRobotPartResponse,
     },
 };
 
-use super::{encoded_part::EncodedPart, input, locations::or_default, machines::presence, part_secrets};
+use super::{encoded_part, input, locations::or_default, machines::presence, part_secrets};
 use crate::{
     authn::Caller,
     authz::{Granted, Part, Permission, right},
@@ -24,6 +24,7 @@ use crate::{
         parts::{self, Change, Stored, Was},
         secrets,
     },
+    written::Written,
 };
 
 /// Text of configurations in one answer: clients refuse messages above 4 MiB, and each text is in there three times.
@@ -32,10 +33,14 @@ pub(super) const HISTORY_BYTES_MAX: usize = 1024 * 1024;
 const WHOLE_HISTORY_BYTES_MAX: usize = 8 * HISTORY_BYTES_MAX;
 
 /// GetRobotPart.
-pub async fn get(context: &Context, caller: Caller, request: GetRobotPartRequest) -> Result<EncodedPart, Refusal> {
+pub async fn get(
+    context: &Context,
+    caller: Caller,
+    request: GetRobotPartRequest,
+) -> Result<Written<GetRobotPartResponse>, Refusal> {
     let granted = context.authz.part::<right::ReadRobotConfig>(&caller, &request.id).await?;
     let (part, secrets) = look_up(context, &granted).await?;
-    Ok(EncodedPart::new(without_struct(context, &granted, part, secrets)))
+    Ok(encoded_part::got(&without_struct(context, &granted, part, secrets)))
 }
 
 /// GetRobotPartByNameAndLocation: by its name or by the first label of its full name.
@@ -61,7 +66,7 @@ pub async fn update(
     context: &Context,
     caller: Caller,
     request: UpdateRobotPartRequest,
-) -> Result<UpdateRobotPartResponse, Refusal> {
+) -> Result<Written<UpdateRobotPartResponse>, Refusal> {
     let granted = context.authz.part::<right::WriteRobot>(&caller, &request.id).await?;
     let readable = granted.also().ok_or_else(|| Refusal::denied("read_robot_config"))?;
     let name = Some(input::name("name", &request.name)?);
@@ -82,7 +87,7 @@ pub async fn update(
     });
     let (part, sealed) = updated.await?;
     let secrets = part_secrets::opened(&context.authn.sealer, sealed);
-    Ok(UpdateRobotPartResponse { part: Some(message(context, &readable, part, secrets)) })
+    Ok(encoded_part::updated(&without_struct(context, &readable, part, secrets)))
 }
 
 /// NewRobotPart.

@@ -180,13 +180,16 @@ pub fn update(
         updated_at: at,
         ..old.clone()
     };
-    let sql = "UPDATE parts SET name = $2, config = $3, updated_at = $4 WHERE id = $1";
-    tx.run(sql, &[(&*new.id).into(), (&*new.name).into(), (&*new.config).into(), at.into()]).map_err(
-        |why| match why {
+    let sql = "UPDATE parts SET config = $2, updated_at = $3 WHERE id = $1";
+    tx.run(sql, &[(&*new.id).into(), (&*new.config).into(), at.into()])?;
+    if renamed {
+        // Apart, because it is rare: the index of names is written whether the name is another one or not.
+        let sql = "UPDATE parts SET name = $2 WHERE id = $1";
+        tx.run(sql, &[(&*new.id).into(), (&*new.name).into()]).map_err(|why| match why {
             DbError::Exists(_) => Refusal::exists(format!("the machine has a part named {:?} already", new.name)),
             other => other.into(),
-        },
-    )?;
+        })?;
+    }
     if configured && (names_fragments(&old.config) || names_fragments(&new.config)) {
         fragments::note_uses(tx, "part", &new.id, granted.organization(), &new.config)?;
     }

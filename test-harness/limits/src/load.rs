@@ -21,12 +21,10 @@ use tonic::{
 };
 use tonic_prost::ProstCodec;
 
-use crate::cpu_seconds;
+use crate::CpuTime;
 
 /// Connections, as the figures are defined.
 pub const CONNECTIONS: usize = 64;
-/// Before counting: caches are filled and the processor has its clock.
-const WARM_UP: Duration = Duration::from_secs(1);
 
 /// What one connection sends, over and over.
 pub struct Loop<Q> {
@@ -55,8 +53,8 @@ impl Outcome {
     }
 }
 
-/// Runs every loop on a connection of its own for `length` and counts what the server `pid` used. `at_start` and
-/// `at_end` are called when counting begins and ends.
+/// Runs every loop on a connection of its own and counts what the server `pid` used: for `length`, after a `warm_up` in
+/// which caches are filled and the processor gets its clock. `at_edge` is called when counting begins and when it ends.
 ///
 /// # Errors
 /// The first call that fails ends the run: a figure with errors in it is no figure.
@@ -64,7 +62,7 @@ pub async fn run<Q, A>(
     url: &str,
     path: &'static str,
     loops: Vec<Loop<Q>>,
-    length: Duration,
+    (warm_up, length): (Duration, Duration),
     pid: u32,
     mut at_edge: impl AsyncFnMut(),
 ) -> Result<Outcome, String>
@@ -104,13 +102,13 @@ where
             Ok::<(), String>(())
         });
     }
-    tokio::time::sleep(WARM_UP).await;
+    tokio::time::sleep(warm_up).await;
     at_edge().await;
-    let (cpu, begin) = (cpu_seconds(pid), tokio::time::Instant::now());
+    let (cpu, begin) = (CpuTime::of(pid), tokio::time::Instant::now());
     counting.store(true, Ordering::Relaxed);
     tokio::time::sleep(length).await;
     counting.store(false, Ordering::Relaxed);
-    let (server_cpu_s, wall_s) = (cpu_seconds(pid) - cpu, begin.elapsed().as_secs_f64());
+    let (server_cpu_s, wall_s) = (cpu.seconds(), begin.elapsed().as_secs_f64());
     at_edge().await;
     over.store(true, Ordering::Relaxed);
     while let Some(ended) = tasks.join_next().await {

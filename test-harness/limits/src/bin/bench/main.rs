@@ -1,6 +1,6 @@
 //! `make bench`: speed and memory of fleet server and agent, as ratios to limits measured in the same minute.
 //!
-//! `bench [--secs 5] [--idle-secs 30] [--record FILE] [--only fleet|storm|scale|abuse|agent|doors]` prints a table;
+//! `bench [--secs 5] [--idle-secs 30] [--record FILE] [--only fleet|storm|scale|logs|abuse|agent|doors] [--sizes 10,10000]` prints a table;
 //! with `--record` it also appends it to that file. It judges nothing: goals stand beside the figures, people read them.
 
 mod abuse;
@@ -8,11 +8,13 @@ mod agent;
 mod doors;
 mod fleet;
 mod idle;
+mod rounds;
 mod scale;
 mod storm;
 mod subject;
 mod table;
 mod updates;
+mod yardsticks;
 
 use std::{fs, path::PathBuf, time::SystemTime};
 
@@ -36,7 +38,14 @@ async fn main() -> Result<(), Trouble> {
         }
         // Not without being asked for: a million machines and ten million lines take minutes and gigabytes.
         if only == "scale" {
-            scale::measure(&folder, arg("secs", 5), &mut table).await?;
+            let sizes = arg("sizes", String::new());
+            let sizes =
+                sizes.split(',').filter(|size| !size.is_empty()).map(str::parse).collect::<Result<Vec<_>, _>>()?;
+            let sizes = if sizes.is_empty() { &scale::SIZES[..] } else { &sizes };
+            scale::measure(&folder, arg("secs", 5), sizes, &mut table).await?;
+        }
+        if only == "logs" {
+            scale::logs(&folder, &mut table).await?;
         }
         if only == "abuse" {
             abuse::measure(&folder, arg("secs", 5), &mut table).await?;

@@ -1,25 +1,22 @@
 //! The fleet server with ten, ten thousand and a million machines in its store, and with ten million lines of logs.
 //!
-//! The store is filled by SQL, in the server's own tables and before it starts: what is asked is what it costs to have
-//! them, not to make them. Each figure is a part of the composite limit measured with a raw table of as many rows, so
-//! that what a larger tree costs any engine is taken out; what is left should not depend on the size.
+//! The store is filled by SQL, in the server's own tables and before it starts, and is on the disk when measuring begins:
+//! what is asked is what it costs to have them, not to make them. Each figure is a part of the composite limit measured with
+//! a raw table of as many rows, so that what a larger tree costs any engine is taken out; what is left should not depend on
+//! the size.
 
 use std::{
+    fs::File,
     path::Path,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use api::pb::platform::{
-    app::{
-        agent::v1::{DeviceAgentConfigRequest, DeviceAgentConfigResponse, agent_device_service},
-        v1::{
-            GetRobotPartLogsRequest, GetRobotPartRequest, GetRobotPartResponse, LogRequest, LogResponse,
-            UpdateRobotPartRequest, UpdateRobotPartResponse, app_service, robot_service,
-        },
-    },
+    app::v1::{GetRobotPartLogsRequest, GetRobotPartRequest, LogRequest, app_service, robot_service},
     common::v1::LogEntry,
 };
-use limits::load::{CONNECTIONS, Loop};
+use limits::load::CONNECTIONS;
 use prost::Message as _;
 use prost_types::Timestamp;
 use rusqlite::{Connection, params};
@@ -27,12 +24,16 @@ use test_harness::real::fleet::{Fleet, call, init};
 
 use crate::{
     Trouble,
-    fleet::{Bench, log_entry, sample_config, token},
+    fleet::{log_entry, sample_config, token},
+    rounds::{self, Callers, Figure},
     table::Table,
+    yardsticks::Yardsticks,
 };
 
-/// Machines in the store.
-const SIZES: [u64; 3] = [10, 10_000, 1_000_000];
+/// Machines in the store, unless others are asked for.
+pub(crate) const SIZES: [u64; 3] = [10, 10_000, 1_000_000];
+/// Rows of the raw table at least: with ten it would be measured how fast one page is.
+const RAW_ROWS_MIN: u64 = 1_000;
 /// Of one location.
 const MACHINES_PER_LOCATION: u64 = 100;
 /// Lines of an ordinary part, and how many parts have them.
@@ -48,10 +49,9 @@ const MILLIS_PER_LINE: u64 = 10;
 const CALLS: usize = 200;
 
 /// Adds a row for each operation and size, and one for each operation that compares them.
-pub(crate) async fn measure(folder: &Path, secs: u64, table: &mut Table) -> Result<(), Trouble> {
-    let length = Duration::from_secs(secs);
-    let mut parts_of_limit: [Vec<f64>; 4] = Default::default();
-    for machines in SIZES {
+pub(crate) async fn measure(folder: &Path, secs: u64, sizes: &[u64], table: &mut Table) -> Result<(), Trouble> {
+    let mut all: [Vec<Figure>; 4] = Default::default();
+    for machines in sizes.iter().copied() {
         let data = folder.join(format!("scale-{machines}"));
         let owner = init(&data, None)?;
         let begin = Instant::now();
@@ -59,88 +59,51 @@ pub(crate) async fn measure(folder: &Path, secs: u64, table: &mut Table) -> Resu
         println!("filled with {machines} machines in {:.1} s", begin.elapsed().as_secs_f64());
         let raw = folder.join(format!("raw-{machines}"));
         std::fs::create_dir_all(&raw)?;
-        let limits = crate::fleet::limits(&raw, length, machines.max(1_000)).await?;
-        std::fs::remove_dir_all(&raw)?;
+        let mut yardsticks = Yardsticks::start(&raw, machines.max(RAW_ROWS_MIN), machines.min(CONNECTIONS as u64))?;
         // One key asks as fast as it can.
         let fleet =
             Fleet::start_with(&data, "127.0.0.1:0", None, &folder.join("scale.log"), &["--calls-per-key", "0"])?;
         let client = fleet.client(&owner)?;
-        let token = token(&client, &owner.key_id, "api-key", owner.key.expose())?;
-        let bench = Bench { fleet: &fleet, limits: &limits, length };
-        let figures = operations(&bench, &token, machines, table).await?;
-        figures.into_iter().zip(&mut parts_of_limit).for_each(|(figure, all)| all.push(figure));
+        let person = token(&client, &owner.key_id, "api-key", owner.key.expose())?;
+        let of_device = |connection: u64| (part(connection * machines / CONNECTIONS as u64), person.clone());
+        let callers = Callers {
+            devices: (0..CONNECTIONS as u64).map(of_device).collect(),
+            person: person.clone(),
+            any: Arc::new(move |connection, number| {
+                let machine = scattered((connection << 40) + number) % machines;
+                (part(machine), format!("machine-{machine}-main"))
+            }),
+        };
+        let of = format!("{machines} machines: ");
+        let figures = rounds::measure(&fleet, &mut yardsticks, &callers, secs, &of, table).await?;
+        figures.into_iter().zip(&mut all).for_each(|(figure, all)| all.push(figure));
         fleet.process.stop()?;
+        drop(yardsticks);
+        std::fs::remove_dir_all(&raw)?;
         std::fs::remove_dir_all(&data)?;
     }
-    for (what, parts) in ["heartbeat", "GetRobotPart", "UpdateRobotPart", "Log"].iter().zip(&parts_of_limit) {
-        let least = parts.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = parts.iter().copied().fold(0.0, f64::max);
+    let named = sizes.iter().map(u64::to_string).collect::<Vec<_>>().join(" … ");
+    for (what, figures) in rounds::NAMES.iter().zip(&all) {
+        let medians = || figures.iter().map(|figure| figure.median);
+        let (least, most) = (medians().fold(f64::INFINITY, f64::min), medians().fold(0.0, f64::max));
+        // What a repetition may differ by: how far the rounds of one size lie apart.
+        let apart = figures.iter().map(|figure| 1.0 - figure.least / figure.most).fold(0.0, f64::max);
         table.row(
-            &format!("{what}: part of the limit at 10 … 1,000,000 machines"),
-            parts.iter().map(|part| format!("{:.0} %", 100.0 * part)).collect::<Vec<_>>().join(" … "),
+            &format!("{what}: part of the limit at {named} machines"),
+            medians().map(|part| format!("{:.0} %", 100.0 * part)).collect::<Vec<_>>().join(" … "),
             "within 20 %",
-            format!("they differ by {:.0} %", 100.0 * (1.0 - least / most)),
+            format!(
+                "they differ by {:.0} %; rounds of one size by {:.0} % at most",
+                100.0 * (1.0 - least / most),
+                100.0 * apart
+            ),
         );
     }
-    logs(folder, table).await
-}
-
-/// The four operations on parts all over the store.
-async fn operations(bench: &Bench<'_>, token: &str, machines: u64, table: &mut Table) -> Result<[f64; 4], Trouble> {
-    let bearer = || Some(token.to_owned());
-    // A device is one connection; who looks and changes does so everywhere.
-    let own = |connection: u64| part(connection * machines / CONNECTIONS as u64);
-    let anywhere = move |connection: u64, number: u64| scattered(connection * 1_000_003 + number) % machines;
-    let connections = 0..CONNECTIONS as u64;
-    let of = |what: &str| format!("{machines} machines: {what}");
-
-    let loops = connections.clone().map(|connection| {
-        let id = own(connection);
-        let request = move |_| DeviceAgentConfigRequest { id: id.clone(), ..Default::default() };
-        Loop { bearer: bearer(), request: Box::new(request) }
-    });
-    let path = agent_device_service::DEVICE_AGENT_CONFIG.path;
-    let row = bench.run::<_, DeviceAgentConfigResponse>(path, loops.collect()).await?;
-    let heartbeat = bench.report(table, &of("heartbeat"), row, "≥ 50 %");
-
-    let loops = connections.clone().map(|connection| {
-        let request = move |number| GetRobotPartRequest { id: part(anywhere(connection, number)) };
-        Loop { bearer: bearer(), request: Box::new(request) }
-    });
-    let row = bench.run::<_, GetRobotPartResponse>(app_service::GET_ROBOT_PART.path, loops.collect()).await?;
-    let get = bench.report(table, &of("GetRobotPart"), row, "≥ 50 %");
-
-    let loops = connections.clone().map(|connection| {
-        let request = move |number: u64| {
-            let machine = anywhere(connection, number);
-            UpdateRobotPartRequest {
-                id: part(machine),
-                name: format!("machine-{machine}-main"),
-                robot_config_json: Some(sample_config(number + 1).to_string()),
-                ..Default::default()
-            }
-        };
-        Loop { bearer: bearer(), request: Box::new(request) }
-    });
-    let path = app_service::UPDATE_ROBOT_PART.path;
-    let row = bench.run::<_, UpdateRobotPartResponse>(path, loops.collect()).await?;
-    let update = bench.report(table, &of("UpdateRobotPart"), row, "≥ 40 %");
-
-    let loops = connections.map(|connection| {
-        let id = own(connection);
-        let request = move |number: u64| LogRequest {
-            id: id.clone(),
-            logs: (0..LINES_PER_BLOCK as usize).map(|entry| log_entry(number, entry)).collect(),
-        };
-        Loop { bearer: bearer(), request: Box::new(request) }
-    });
-    let row = bench.run::<_, LogResponse>(robot_service::LOG.path, loops.collect()).await?;
-    let log = bench.report_log(table, &of("log entries"), row);
-    Ok([heartbeat, get, update, log])
+    Ok(())
 }
 
 /// Ten million lines of a thousand parts, and more of one.
-async fn logs(folder: &Path, table: &mut Table) -> Result<(), Trouble> {
+pub(crate) async fn logs(folder: &Path, table: &mut Table) -> Result<(), Trouble> {
     let data = folder.join("scale-logs");
     let owner = init(&data, None)?;
     fill(&data.join("state.db"), &owner.organization_id, PARTS, MACHINES_PER_LOCATION)?;
@@ -264,6 +227,7 @@ pub(crate) fn fill(
     )?;
     transaction.commit()?;
     connection.execute_batch("ANALYZE; PRAGMA wal_checkpoint(TRUNCATE);")?;
+    File::open(state)?.sync_all()?;
     Ok("0b000000-0000-4000-8000-000000000000".to_owned())
 }
 
@@ -326,5 +290,6 @@ fn fill_logs(logs: &Path) -> Result<u64, Trouble> {
     }
     transaction.commit()?;
     connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE);")?;
+    File::open(logs)?.sync_all()?;
     Ok(bytes)
 }
