@@ -40,7 +40,7 @@ pub(super) fn lock_held(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     let (site, board, pid) = stage.installed()?;
     let main = board.property("MainPID")?;
     // Stopped, so that the lock is taken before the next agent.
-    adjust(&board, "RestartSec=3")?;
+    adjust(&board, "RestartSec=6")?;
     board.run(&format!("kill -KILL {main}"))?;
     board.run("flock --version >/dev/null")?;
     board.run("systemd-run --quiet --unit holder flock /opt/platform/agent.lock sleep 1000")?;

@@ -258,7 +258,7 @@ fn crash(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     ensure(kept == "2", || format!("{kept} descriptors are kept"))?;
 
     // Long enough for the machine server to die alone.
-    adjust(&board, "RestartSec=3")?;
+    adjust(&board, "RestartSec=10")?;
     let main = board.property("MainPID")?;
     board.run(&format!("kill -KILL {main}"))?;
     site::say("farewell-from-the-gap")?;
@@ -271,7 +271,7 @@ fn crash(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
         .map_err(|trouble| Trouble(format!("{trouble}\n{}", board.journal())))?;
     Ok(vec![
         format!("killed, the next agent was ready after {took} ms and adopted machine server {pid}"),
-        format!("a machine server that died in a gap of 3 s left its last words; {next} follows it"),
+        format!("a machine server that died in a gap of 10 s left its last words; {next} follows it"),
     ])
 }
 
