@@ -138,6 +138,7 @@ async fn stand(
                 answer(allowed);
             }
             Event::Visit(Ok(Visit::Tether { phone })) => println!("TETHER {phone}"),
+            Event::Visit(Ok(Visit::Back { phone })) => println!("BACK {phone}"),
             Event::Visit(Ok(Visit::Connected { phone, here })) => {
                 println!("CONNECTED {phone} {here}");
                 if !here {

@@ -141,6 +141,11 @@ pub enum Visit {
         /// Address of the phone.
         phone: String,
     },
+    /// A phone that offered its own connection before has connected by itself.
+    Back {
+        /// Address of the phone.
+        phone: String,
+    },
     /// A phone has come or gone.
     Connected {
         /// Whose.
@@ -210,6 +215,10 @@ pub trait Bluetooth {
 
     /// Offers this, on the first adapter that can, until the answer is dropped.
     async fn offer(&self, offer: &Offer) -> Result<Rc<dyn Standing>, BluetoothError>;
+
+    /// Addresses of phones that are near, and once were let in and offered their own connection to the internet. None while
+    /// one shares it, while the adapter is off, and where nobody can tell. Takes some seconds for each that is not near.
+    async fn sharers(&self) -> Vec<String>;
 
     /// Uses a paired phone's own connection to the internet (PAN user). Resolves when the link has an address.
     async fn tether(&self, phone: &str) -> Result<(), BluetoothError>;

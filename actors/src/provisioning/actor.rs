@@ -126,6 +126,8 @@ pub(super) enum Heard {
     Knock(Box<dyn Knock>),
     /// Bluetooth was offered, or not.
     Near(near::Done),
+    /// Phones were asked for their connection.
+    Asked(near::Asked),
     /// A phone does something over Bluetooth.
     Phone(Result<bluetooth::Visit, BluetoothError>),
     /// Somebody at the device wants the doors open.
@@ -143,13 +145,17 @@ pub async fn run(inbox: Inbox, ports: Ports) {
     let (front, done) = front.unzip();
     let near = ports.bluetooth.clone();
     let near = near.map(|bluetooth| Near::new(bluetooth, Rc::clone(&ports.make_keys), &ports.executor));
-    let (near, offered) = near.unzip();
+    let (near, offered, asked) = match near {
+        Some((near, offered, asked)) => (Some(near), Some(offered), Some(asked)),
+        None => (None, None, None),
+    };
     let clock = Rc::clone(&ports.clock);
     let machine = Machine::new((ports.random)());
     let mut ears = Ears {
         inbox,
         done,
         offered,
+        asked,
         listener: None,
         standing: None,
         networks: None,
@@ -189,6 +195,7 @@ pub async fn run(inbox: Inbox, ports: Ports) {
             Heard::Front(done) => desk.front_done(done).await,
             Heard::Knock(knock) => desk.knock(knock).await,
             Heard::Near(done) => desk.near_done(done).await,
+            Heard::Asked(near) => desk.hear(Event::Asked(near)).await,
             Heard::Phone(visit) => desk.phone(visit).await,
             Heard::Forced => desk.forced().await,
         }
@@ -216,6 +223,7 @@ struct Ears {
     inbox: Inbox,
     done: Option<Results<Done>>,
     offered: Option<Results<near::Done>>,
+    asked: Option<Results<near::Asked>>,
     listener: Option<Rc<dyn Open>>,
     standing: Option<Rc<dyn Standing>>,
     /// Only while it may be looked at.
@@ -230,7 +238,7 @@ impl step::Inbox for Ears {
     type Event = Heard;
 
     async fn next(&mut self) -> Option<Heard> {
-        let Ears { inbox, done, offered, listener, standing, networks, bluetooth, links, present } = self;
+        let Ears { inbox, done, offered, asked, listener, standing, networks, bluetooth, links, present } = self;
         let Inbox { advanced, network, connectivity, joining, air, reach, config, wishes, lifeline } = inbox;
         let stop = async {
             lifeline.stopped().await;
@@ -251,6 +259,12 @@ impl step::Inbox for Ears {
         let offered = async {
             match offered {
                 Some(offered) => Heard::Near(offered.next().await),
+                None => std::future::pending().await,
+            }
+        };
+        let asked = async {
+            match asked {
+                Some(asked) => Heard::Asked(asked.next().await),
                 None => std::future::pending().await,
             }
         };
@@ -309,7 +323,16 @@ impl step::Inbox for Ears {
             Heard::Forced
         });
         // Visitors last: whoever floods the door holds up none of the rest.
-        let any = settings.or(network).or(others).or(manager).or(adapter).or(doors).or(offered).or(phones).or(visitors);
+        let any = settings
+            .or(network)
+            .or(others)
+            .or(manager)
+            .or(adapter)
+            .or(doors)
+            .or(offered)
+            .or(asked)
+            .or(phones)
+            .or(visitors);
         stop.or(async { Some(any.await) }).await
     }
 

@@ -272,7 +272,11 @@ impl Desk {
                 }));
             }
             Ok(bluetooth::Visit::Pairing { answer, .. }) => answer(near.pairing(now)),
-            Ok(bluetooth::Visit::Tether { phone }) => near.tether(phone),
+            Ok(bluetooth::Visit::Tether { phone }) => {
+                near.tether(phone);
+                self.hear(Event::Asking).await;
+            }
+            Ok(bluetooth::Visit::Back { .. }) => self.hear(Event::PhoneCame).await,
             Ok(bluetooth::Visit::Connected { here: true, .. }) => {}
             Ok(bluetooth::Visit::Connected { phone, here: false }) => near.left(&phone),
             Err(error) => {
@@ -433,6 +437,10 @@ impl Desk {
                 }
                 return Some(Event::BluetoothClosed);
             }
+            Effect::AskPhones => match &mut self.near {
+                Some(near) => near.ask(),
+                None => return Some(Event::Asked(false)),
+            },
             Effect::Join(attempt, given) => {
                 self.trace(format_args!("join {} as attempt {attempt}", given.ssid));
                 self.command(Command::Join { attempt, given }).await;

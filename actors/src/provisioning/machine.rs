@@ -8,6 +8,7 @@ use std::{rc::Rc, time::Duration};
 use board::Mono;
 
 use super::{
+    asking::Asking,
     keeper::{Keeper, Move, Stand},
     moves::{CLEARING_TAKES_MAX, INTERNET_TAKES_MAX, JOINING_TAKES_MAX, RETRYING_MAX, RETRYING_MIN},
     rules::{Able, Rules},
@@ -47,6 +48,12 @@ pub enum Event {
     BluetoothClosed,
     /// The offer has ended by itself.
     BluetoothLost(Rc<str>),
+    /// A phone that was let in is being asked for its connection.
+    Asking,
+    /// The phones that share their connection were looked for; whether one was near and was asked, whatever it said.
+    Asked(bool),
+    /// A phone that shared its connection before has connected by itself.
+    PhoneCame,
     /// The deadline has passed.
     DeadlinePassed,
 }
@@ -62,6 +69,8 @@ pub enum Effect {
     OfferBluetooth,
     /// Answered by [`Event::BluetoothClosed`].
     WithdrawBluetooth,
+    /// Ask the phones that share their connection for it; answered by [`Event::Asked`].
+    AskPhones,
     /// Join this, as this attempt.
     Join(u64, Given),
     /// Try everything that is known, as this round.
@@ -76,8 +85,9 @@ pub enum Effect {
     Poke,
 }
 
-/// No step asks for more than this: one for what happened, one for each door, one for who is helped, one for the cloud.
-pub type Effects = heapless::Vec<Effect, 6>;
+/// No step asks for more than this: one for what happened, one for each door, one for who is helped, one for the cloud, one for
+/// the phones.
+pub type Effects = heapless::Vec<Effect, 7>;
 
 /// What the doors are doing.
 #[derive(Clone, Debug, PartialEq)]
@@ -193,6 +203,7 @@ pub struct Machine {
     pub(super) rounds: u64,
     pub(super) hotspot: Keeper,
     pub(super) bluetooth: Keeper,
+    asking: Asking,
     busy: bool,
 }
 
@@ -226,6 +237,7 @@ impl Machine {
             rounds: 0,
             hotspot: Keeper::new(Stand::Unknown, seed),
             bluetooth: Keeper::new(Stand::Closed, seed ^ 0x5bd1),
+            asking: Asking::new(seed ^ 0xa5c3),
             busy: false,
         }
     }
@@ -278,6 +290,9 @@ impl Machine {
             Event::BluetoothOpened(outcome) => self.bluetooth.opened(now, outcome),
             Event::BluetoothClosed => self.bluetooth.closed(now, Ok(())),
             Event::BluetoothLost(why) => self.bluetooth.lost(now, why),
+            Event::Asking => self.asking.begun(),
+            Event::Asked(near) => self.asking.asked(now, near),
+            Event::PhoneCame => self.asking.came(now),
             Event::DeadlinePassed => {}
         }
         // A step may make the next one due: an invitation that ends where nothing is in the way of the radio.
@@ -288,6 +303,9 @@ impl Machine {
         };
         self.keep_doors(now, &mut effects);
         let busy = self.is_busy(now);
+        if self.asking.turn(now, self.wants_phones(), busy) {
+            tell(&mut effects, Effect::AskPhones);
+        }
         if std::mem::replace(&mut self.busy, busy) != busy {
             // First: what is tried next is tried by somebody who knows whom it disturbs.
             let fits = effects.insert(0, Effect::Busy(busy)).is_ok();
@@ -313,7 +331,8 @@ impl Machine {
         let hotspot = self.hotspot.deadline(self.wants_hotspot(), self.able.hotspot);
         let bluetooth = self.bluetooth.deadline(self.wants_bluetooth(), self.able.bluetooth);
         let idle = idle.filter(|_| matches!(self.state, State::Inviting { .. }) && self.forced.is_none());
-        [state, hotspot, bluetooth, idle, self.forced].into_iter().flatten().min()
+        let asking = self.asking.deadline(self.busy);
+        [state, hotspot, bluetooth, idle, self.forced, asking].into_iter().flatten().min()
     }
 
     /// Whether a visitor may come in by any door.
@@ -338,6 +357,12 @@ impl Machine {
     #[must_use]
     pub fn wants_bluetooth(&self) -> bool {
         self.rules.radio() && (self.state != State::Resting || !self.has_identity)
+    }
+
+    /// Whether phones are asked for their connection from time to time.
+    fn wants_phones(&self) -> bool {
+        let known = self.connectivity != Connectivity::Unknown;
+        self.rules.radio() && self.able.bluetooth && known && !self.is_connected()
     }
 
     /// The hotspot stays while a network is tried.

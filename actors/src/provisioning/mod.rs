@@ -11,6 +11,7 @@
 //! | `actor`, `desk` | waiting, and doing what the machine wants |
 //! | `front` | opens and closes the hotspot with its page |
 //! | `near` | opens and closes Bluetooth |
+//! | `asking` | when phones that shared their connection are asked for it again |
 //! | `keeper` | one door: opened, closed, tried again for ever |
 //! | `rules` | what the configuration and the device allow |
 //! | `hotspot` | its name, password, channel and address |
@@ -20,6 +21,7 @@
 //! | `portal` | everything behind the hotspot's HTTP port |
 
 pub mod actor;
+pub mod asking;
 pub mod ble;
 mod desk;
 mod front;

@@ -22,13 +22,15 @@ pub type MakeKeys = Rc<dyn Fn(Secret) -> Pin<Box<dyn Future<Output = Option<Keys
 
 /// How an opening ended.
 pub(super) type Done = Result<Box<(Session, Rc<dyn Standing>)>, Rc<str>>;
+/// Phones were looked for; whether one was near and was asked for its connection.
+pub(super) type Asked = bool;
 
 /// Bluetooth.
 pub(super) struct Near {
     bluetooth: Rc<dyn Bluetooth>,
     make_keys: MakeKeys,
     work: Background<Done>,
-    tether: Background<()>,
+    tether: Background<Asked>,
     /// What was offered last.
     settings: Option<Settings>,
     session: Option<Session>,
@@ -46,9 +48,9 @@ impl Near {
         bluetooth: Rc<dyn Bluetooth>,
         make_keys: MakeKeys,
         executor: &Rc<LocalExecutor<'static>>,
-    ) -> (Near, Results<Done>) {
+    ) -> (Near, Results<Done>, Results<Asked>) {
         let (work, done) = Background::new(executor);
-        let (tether, _) = Background::new(executor);
+        let (tether, asked) = Background::new(executor);
         let near = Near {
             bluetooth,
             make_keys,
@@ -60,7 +62,7 @@ impl Near {
             shown: None,
             came: None,
         };
-        (near, done)
+        (near, done, asked)
     }
 
     pub(super) fn bluetooth(&self) -> &Rc<dyn Bluetooth> {
@@ -95,7 +97,6 @@ impl Near {
     /// Nothing is offered any more.
     pub(super) fn shut(&mut self) {
         self.work.cancel();
-        self.tether.cancel();
         (self.session, self.standing, self.shown) = (None, None, None);
     }
 
@@ -141,13 +142,32 @@ impl Near {
         }
     }
 
-    /// Uses the phone's own connection; the network actor sees the link.
+    /// Uses the own connection of a phone that was let in; the network actor sees the link.
     pub(super) fn tether(&mut self, phone: String) {
         let bluetooth = Rc::clone(&self.bluetooth);
         self.tether.start(async move {
             if let Err(error) = bluetooth.tether(&phone).await {
                 log::warn!("the phone's own connection cannot be used: {error}");
             }
+            true
+        });
+    }
+
+    /// Asks the phones that were let in before, one after the other, until one shares its connection.
+    pub(super) fn ask(&mut self) {
+        let bluetooth = Rc::clone(&self.bluetooth);
+        self.tether.start(async move {
+            let near = bluetooth.sharers().await;
+            for phone in &near {
+                match bluetooth.tether(phone).await {
+                    Ok(()) => {
+                        log::info!("{phone} shares its connection again");
+                        break;
+                    }
+                    Err(error) => log::debug!("{phone} was asked for its connection: {error}"),
+                }
+            }
+            !near.is_empty()
         });
     }
 

@@ -24,6 +24,8 @@ use crate::{clock::SimClock, power::Alive};
 pub const OFFER_TAKES: Duration = Duration::from_millis(300);
 /// Time until a phone's own connection is up.
 pub const TETHER_TAKES: Duration = Duration::from_secs(8);
+/// Time until a phone that is not near is given up.
+pub const CALL_TAKES: Duration = Duration::from_secs(5);
 /// Visits that wait for the agent; more are refused.
 const VISITS: usize = 16;
 /// An advertisement's packet, of which flags take three bytes.
@@ -43,6 +45,10 @@ struct Inner {
     live: RefCell<Weak<Live>>,
     offers: Cell<u32>,
     tethers: RefCell<BTreeMap<String, Result<(), BluetoothError>>>,
+    /// Phones that were let in and offered their connection, and whether they are near.
+    sharers: RefCell<BTreeMap<String, bool>>,
+    looked: Cell<u32>,
+    asked: Cell<u32>,
     waiting: RefCell<Vec<Waker>>,
 }
 
@@ -71,6 +77,9 @@ impl SimBluetooth {
                 live: RefCell::default(),
                 offers: Cell::new(0),
                 tethers: RefCell::default(),
+                sharers: RefCell::default(),
+                looked: Cell::new(0),
+                asked: Cell::new(0),
                 waiting: RefCell::default(),
             }),
         }
@@ -108,6 +117,17 @@ impl SimBluetooth {
     /// What becomes of using this phone's own connection; phones not named have none.
     pub fn tethers(&self, phone: &str, result: Result<(), BluetoothError>) {
         self.inner.tethers.borrow_mut().insert(phone.to_owned(), result);
+    }
+
+    /// A phone that was let in on some other day and offered its connection, and is near now or not.
+    pub fn knows(&self, phone: &str, near: bool) {
+        self.inner.sharers.borrow_mut().insert(phone.to_owned(), near);
+    }
+
+    /// How often phones were looked for, and how often one was asked for its connection.
+    #[must_use]
+    pub fn asked(&self) -> (u32, u32) {
+        (self.inner.looked.get(), self.inner.asked.get())
     }
 
     /// How often something was offered.
@@ -271,8 +291,17 @@ impl SimPhone {
         pending
     }
 
+    /// Is back, and connects by itself.
+    pub fn come_back(&self) {
+        self.bluetooth.knows(&self.name, true);
+        if let Some(live) = self.bluetooth.live() {
+            live.tell(Visit::Back { phone: self.name.clone() });
+        }
+    }
+
     /// Has paired, and offers its own connection.
     pub fn offer_connection(&self) {
+        self.bluetooth.knows(&self.name, true);
         if let Some(live) = self.bluetooth.live() {
             live.tell(Visit::Tether { phone: self.name.clone() });
         }
@@ -380,8 +409,23 @@ impl Bluetooth for BluetoothPort {
         Ok(Rc::new(StandingPort { live, alive: self.alive.clone() }))
     }
 
+    async fn sharers(&self) -> Vec<String> {
+        self.alive.or_for_ever().await;
+        let inner = &self.bluetooth.inner;
+        inner.looked.set(inner.looked.get() + 1);
+        let known = match self.present() {
+            true => inner.sharers.borrow().clone(),
+            false => BTreeMap::new(),
+        };
+        let absent = known.values().filter(|near| !**near).count();
+        inner.clock.sleep(CALL_TAKES * u32::try_from(absent).unwrap_or(u32::MAX)).await;
+        self.alive.or_for_ever().await;
+        known.into_iter().filter_map(|(phone, near)| near.then_some(phone)).collect()
+    }
+
     async fn tether(&self, phone: &str) -> Result<(), BluetoothError> {
         self.alive.or_for_ever().await;
+        self.bluetooth.inner.asked.set(self.bluetooth.inner.asked.get() + 1);
         self.bluetooth.inner.clock.sleep(TETHER_TAKES).await;
         self.alive.or_for_ever().await;
         let known = self.bluetooth.inner.tethers.borrow().get(phone).cloned();

@@ -34,6 +34,7 @@ mod safe_starts;
 mod secrets_stay_secret;
 mod shutting_down;
 mod starts_that_never_end;
+mod tethering;
 mod updates;
 mod updates_that_fail;
 mod visitors;

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::network::{Connectivity, Given, Joining, Outcome};
 
+mod asking;
 mod identity;
 mod visitors;
 
@@ -65,6 +66,9 @@ fn link() -> Link {
 /// A device with everything, whose doors obey at once.
 struct Device {
     machine: Machine,
+    /// When phones were asked for their connection, and whether one is near.
+    asked: Vec<u64>,
+    near: bool,
 }
 
 const BOTH: Able = Able { hotspot: true, both: true, bluetooth: true };
@@ -72,7 +76,7 @@ const ONE: Able = Able { hotspot: true, both: false, bluetooth: true };
 
 impl Device {
     fn new(able: Able, has_identity: bool) -> Device {
-        let mut device = Device { machine: Machine::new(7) };
+        let mut device = Device { machine: Machine::new(7), asked: Vec::new(), near: false };
         for event in [Event::Identity(has_identity), Event::Rules(rules()), Event::Able(able)] {
             device.hears(0, event);
         }
@@ -96,6 +100,10 @@ impl Device {
                     Effect::CloseHotspot => events.push(Event::HotspotClosed(Ok(()))),
                     Effect::OfferBluetooth => events.push(Event::BluetoothOpened(Ok(()))),
                     Effect::WithdrawBluetooth => events.push(Event::BluetoothClosed),
+                    Effect::AskPhones => {
+                        self.asked.push(second);
+                        events.push(Event::Asked(self.near));
+                    }
                     Effect::Store(_) => events.push(Event::Stored(Ok(()))),
                     Effect::Join(attempt, given) => write!(said, " join{attempt}:{}", given.ssid).expect("text"),
                     Effect::TryKnown(round) => write!(said, " try{round}").expect("text"),
@@ -106,17 +114,27 @@ impl Device {
                 }
             }
         }
-        let door = |keeper: &Keeper, letter: char| if keeper.is_open() { letter } else { '-' };
-        let doors = [door(&self.machine.hotspot, 'H'), door(&self.machine.bluetooth, 'B')];
-        format!("{} {}{}{said}", self.machine.state.name(), doors[0], doors[1])
+        self.shows() + &said
     }
 
-    /// Lets time pass until this second, waking the machine when it wants to be woken.
+    /// State and doors.
+    fn shows(&self) -> String {
+        let door = |keeper: &Keeper, letter: char| if keeper.is_open() { letter } else { '-' };
+        let doors = [door(&self.machine.hotspot, 'H'), door(&self.machine.bluetooth, 'B')];
+        format!("{} {}{}", self.machine.state.name(), doors[0], doors[1])
+    }
+
+    /// Lets time pass until this second, waking the machine when it wants to be woken. Asking phones is kept, and not said.
     fn until(&mut self, second: u64) -> String {
         let mut said = String::new();
         while let Some(due) = self.machine.deadline().filter(|due| *due <= at(second)) {
-            let now = due.since(at(0)).as_secs();
-            write!(said, "{now}: {}; ", self.hears(now, Event::DeadlinePassed)).expect("text");
+            let now = due.since(at(0)).as_secs_f64().ceil() as u64;
+            let (asked, before) = (self.asked.len(), self.shows());
+            let heard = self.hears(now, Event::DeadlinePassed);
+            // Where that was all.
+            if self.asked.len() == asked || heard != before {
+                write!(said, "{now}: {heard}; ").expect("text");
+            }
         }
         said
     }

@@ -10,6 +10,7 @@ mod answers;
 mod objects;
 mod offering;
 mod packets;
+mod presence;
 mod tether;
 
 use std::{
@@ -183,6 +184,16 @@ impl Bluetooth for Bluez {
             }
         }
         Err(failed)
+    }
+
+    async fn sharers(&self) -> Vec<String> {
+        self.start();
+        let daemon = self.shared.daemon.borrow().clone();
+        let Some(daemon) = daemon else { return Vec::new() };
+        tether::sharers(&daemon, &*self.shared.clock).await.unwrap_or_else(|error| {
+            log::debug!("asking for phones that share their connection: {error}");
+            Vec::new()
+        })
     }
 
     async fn tether(&self, phone: &str) -> Result<(), BluetoothError> {

@@ -478,7 +478,9 @@ async fn watch(inner: Rc<Inner>, daemon: Rc<Daemon>, mut changes: Inbox, adapter
                 inner.end_switched_off(&adapter);
             }
             DEVICE => {
-                match changed.get("Connected").and_then(Value::boolean) {
+                let connected = changed.get("Connected").and_then(Value::boolean);
+                let came = connected == Some(true);
+                match connected {
                     Some(true) => inner.phone_is_here(&phone),
                     Some(false) => inner.phone_is_gone(&phone),
                     None => {}
@@ -487,6 +489,8 @@ async fn watch(inner: Rc<Inner>, daemon: Rc<Daemon>, mut changes: Inbox, adapter
                 if may_tether && inner.accepted.borrow().contains(&phone) && tether::is_offered(&daemon, path).await {
                     inner.accepted.borrow_mut().retain(|other| *other != phone);
                     inner.tell(Visit::Tether { phone });
+                } else if came && tether::is_known(&daemon, path).await {
+                    inner.tell(Visit::Back { phone });
                 }
             }
             _ => {}

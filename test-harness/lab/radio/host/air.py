@@ -4,7 +4,8 @@
   air.py FOLDER [--extended] [--classic]
 
 Two of them are at the other end of the board's serial lines, FOLDER/bluetooth.0 and .1. Each connection to FOLDER/phone
-is a phone's own controller (H4), which is gone when the connection is. Prints a line when all is open. With --extended
+is a phone's own controller (H4), which is gone when the connection is; to FOLDER/known always the same one, which comes and goes.
+Prints a line when all is open. With --extended
 the controllers can do extended advertising, as those of Bluetooth 5, with --classic they are of both kinds, LE and classic.
 """
 import asyncio, os, sys
@@ -17,6 +18,8 @@ from bumble.transport.common import StreamPacketSink, StreamPacketSource
 from dual import Dual
 
 KIND = Dual if "--classic" in sys.argv else Controller
+# The phone that has one address for ever.
+KNOWN = "00:AA:02:00:01:00"
 
 
 class Air(LocalLink):
@@ -39,14 +42,14 @@ class Phone(StreamPacketSource):
     """The controller of one connection."""
     count = 0
 
-    def __init__(self, air):
+    def __init__(self, air, address=None):
         super().__init__()
-        self.air = air
+        self.air, self.address = air, address
 
     def connection_made(self, transport):
         Phone.count += 1
         self.controller = KIND(f"phone{Phone.count}", host_source=self, host_sink=StreamPacketSink(transport),
-                               link=self.air, public_address=f"00:AA:02:00:00:{Phone.count % 256:02X}")
+                               link=self.air, public_address=self.address or f"00:AA:02:00:00:{Phone.count % 256:02X}")
 
     def connection_lost(self, exc):
         for connection in list(self.controller.le_connections.values()):
@@ -73,11 +76,14 @@ async def main():
         lines.append(line)
         KIND(f"board{number}", host_source=line.source, host_sink=line.sink, link=air,
              public_address=f"00:AA:01:00:00:0{number + 1}")
-    server = await asyncio.get_running_loop().create_unix_server(lambda: Phone(air), f"{folder}/phone")
+    loop = asyncio.get_running_loop()
+    servers = [await loop.create_unix_server(lambda: Phone(air), f"{folder}/phone"),
+               await loop.create_unix_server(lambda: Phone(air, KNOWN), f"{folder}/known")]
     print("open", flush=True)
     # The board's end is the end of everything.
     await asyncio.wait([line.source.terminated for line in lines], return_when=asyncio.FIRST_COMPLETED)
-    server.close()
+    for server in servers:
+        server.close()
     os._exit(0)
 
 

@@ -10,6 +10,8 @@ from bumble.core import PhysicalTransport
 
 FEATURES = hci.LmpFeatureMask
 INQUIRY, PAGE = 1, 2
+# How long somebody who does not answer is called, in seconds: as controllers do where nobody says otherwise.
+CALLING = 5.12
 # Linux takes no more in one piece from a serial line.
 PIECE = 1000
 
@@ -86,18 +88,22 @@ class Dual(Controller):
         asyncio.get_running_loop().call_later(1, found)
 
     def call(self, command):
-        if self.hears(command.bd_addr, PAGE):
-            return super().on_hci_create_connection_command(command)
-        self._send_hci_command_status(hci.HCI_COMMAND_STATUS_PENDING, command.op_code)
-        asyncio.get_running_loop().call_later(
-            5, self.on_classic_connection_complete, command.bd_addr, hci.HCI_ErrorCode.PAGE_TIMEOUT_ERROR)
+        self.page(command, super().on_hci_create_connection_command, lambda: self.on_classic_connection_complete(
+            command.bd_addr, hci.HCI_ErrorCode.PAGE_TIMEOUT_ERROR))
 
     def ask_name(self, command):
-        if self.link.find_classic_controller(command.bd_addr):
-            return super().on_hci_remote_name_request_command(command)
+        self.page(command, super().on_hci_remote_name_request_command, lambda: self.send_hci_packet(
+            hci.HCI_Remote_Name_Request_Complete_Event(
+                status=hci.HCI_ErrorCode.PAGE_TIMEOUT_ERROR, bd_addr=command.bd_addr, remote_name=bytes(248))))
+
+    def page(self, command, answered, given_up):
+        """Calls: who is connected or listens answers at once, else it is given up in a while."""
+        connected = lambda: command.bd_addr in self.classic_connections
+        if connected() or self.hears(command.bd_addr, PAGE):
+            return answered(command)
         self._send_hci_command_status(hci.HCI_COMMAND_STATUS_PENDING, command.op_code)
-        self.send_hci_packet(hci.HCI_Remote_Name_Request_Complete_Event(
-            status=hci.HCI_ErrorCode.PAGE_TIMEOUT_ERROR, bd_addr=command.bd_addr, remote_name=b""))
+        # Who has called meanwhile is connected, and no failure is told any more.
+        asyncio.get_running_loop().call_later(CALLING, lambda: connected() or self.host is None or given_up())
 
     def authenticate(self, command):
         """By the key of before, if there is one: the library's own pairs anew each time."""

@@ -3,7 +3,8 @@
 
 Its app unlocks pairing with the label's PASSWORD, or does not where that is empty; then somebody finds the board among the devices near
 and pairs. What comes from the board goes to a network of this machine (a TAP), with DHCP; behind it is the port PORT of
-this machine's loopback under the address 10.0.2.2. Prints what happens. Ends with its input."""
+this machine's loopback under the address 10.0.2.2. Prints what happens. Obeys its input: `go` is out of range, `come` is back with its
+keys and waits to be called, `bare` the same with tethering switched off, `call` calls the board. Ends with its input."""
 import asyncio, fcntl, os, socket, struct, subprocess, sys
 from bumble import hci, l2cap
 from bumble.core import BT_BNEP_PROTOCOL_ID, BT_L2CAP_PROTOCOL_ID, BT_NAP_SERVICE, PhysicalTransport
@@ -159,6 +160,55 @@ class Shared:
             self.channel.write(bytes([1, rest[0] + 1, 0, 0]))
 
 
+class Known:
+    """A phone that keeps its address and its keys, wherever it is."""
+
+    def __init__(self, folder, line):
+        self.folder, self.line, self.transport, self.device = folder, line, None, None
+
+    async def come(self, shares=True):
+        self.transport = await open_transport(f"unix:{self.folder}/known")
+        settings = DeviceConfiguration(name="phone", address=Address("F0:F1:F2:F3:F4:F6"), classic_enabled=True,
+                                       le_enabled=False, keystore=f"JsonKeyStore:{self.folder}/phone.keys")
+        self.device = device = Device.from_config_with_hci(settings, self.transport.source, self.transport.sink)
+        device.pairing_config_factory = lambda connection: PairingConfig(
+            sc=True, mitm=True, bonding=True, delegate=Asked(PairingDelegate.DISPLAY_OUTPUT_AND_YES_NO_INPUT))
+        device.sdp_service_records = {0x10001: record()}
+        if shares:
+            device.create_l2cap_server(l2cap.ClassicChannelSpec(psm=BNEP, mtu=1691), self.share)
+        await device.power_on()
+        await device.set_discoverable(True)
+        await device.set_connectable(True)
+
+    def share(self, channel):
+        bare = lambda address: bytes(address)[::-1]
+        channel.on("open", lambda: say("is asked for its connection"))
+        Shared(channel, self.line, bare(self.device.public_address), bare(channel.connection.peer_address))
+
+    async def go(self):
+        """Out of range of everybody, without a word."""
+        asyncio.get_running_loop().remove_reader(self.line)
+        await self.transport.close()
+
+    async def find(self):
+        """The first that can be found by classic Bluetooth."""
+        found = asyncio.get_running_loop().create_future()
+        self.device.on("inquiry_result", lambda address, *_: found.done() or found.set_result(address))
+        await self.device.start_discovery()
+        try:
+            return await asyncio.wait_for(found, 20)
+        except TimeoutError:
+            sys.exit("no device is near")
+        finally:
+            await self.device.stop_discovery()
+
+    async def call(self, board):
+        """Connects, and proves by its key who it is, or pairs where it has none."""
+        connection = await asyncio.wait_for(self.device.connect(board, transport=PhysicalTransport.BR_EDR), 30)
+        await asyncio.wait_for(connection.authenticate(), 40)
+        await asyncio.wait_for(connection.encrypt(), 20)
+
+
 async def main():
     folder, password, port = sys.argv[1:]
     if password:
@@ -169,42 +219,25 @@ async def main():
     line = tap()
     await dhcp()
     await outside(int(port))
-    transport = await open_transport(f"unix:{folder}/phone")
-    settings = DeviceConfiguration(name="phone", address=Address("F0:F1:F2:F3:F4:F6"), classic_enabled=True, le_enabled=False, keystore="JsonKeyStore:" + folder + "/phone.keys")
-    device = Device.from_config_with_hci(settings, transport.source, transport.sink)
-    device.pairing_config_factory = lambda connection: PairingConfig(
-        sc=True, mitm=True, bonding=True, delegate=Asked(PairingDelegate.DISPLAY_OUTPUT_AND_YES_NO_INPUT))
-    device.sdp_service_records = {0x10001: record()}
-    bare = lambda address: bytes(address)[::-1]
-
-    def come(channel):
-        own, theirs = bare(device.public_address), bare(channel.connection.peer_address)
-        channel.on("open", lambda: say("is asked for its connection"))
-        Shared(channel, line, own, theirs)
-
-    device.create_l2cap_server(l2cap.ClassicChannelSpec(psm=BNEP, mtu=1691), come)
-    await device.power_on()
-    await device.set_discoverable(True)
-    await device.set_connectable(True)
-    found = asyncio.get_running_loop().create_future()
-    device.on("inquiry_result", lambda address, *_: found.done() or found.set_result(address))
-    await device.start_discovery()
-    try:
-        board = await asyncio.wait_for(found, 20)
-    except TimeoutError:
-        sys.exit("no device is near")
-    await device.stop_discovery()
+    phone = Known(folder, line)
+    await phone.come()
+    board = await phone.find()
     say("finds", board)
-    connection = await asyncio.wait_for(device.connect(board, transport=PhysicalTransport.BR_EDR), 30)
     try:
-        await asyncio.wait_for(connection.authenticate(), 40)
-        await asyncio.wait_for(connection.encrypt(), 20)
+        await phone.call(board)
     except Exception as error:
         sys.exit(f"not paired: {error!r}")
     say("paired")
-    end = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().add_reader(0, lambda: os.read(0, 100) or end.done() or end.set_result(None))
-    await end
+    words = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(words), sys.stdin)
+    while word := (await words.readline()).decode().strip():
+        if word == "go":
+            await phone.go()
+        elif word in ("come", "bare"):
+            await phone.come(shares=word == "come")
+        elif word == "call":
+            await phone.call(board)
+        say(f"{word}: done")
 
 
 asyncio.run(main())

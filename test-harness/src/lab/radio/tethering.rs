@@ -1,7 +1,7 @@
 //! The story of a phone that shares its own connection: a device without any other network is online by it.
 
 use std::{
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Write as _},
     process::{Child, ChildStdin, Stdio},
     sync::{Arc, Mutex},
     thread,
@@ -56,6 +56,12 @@ impl Phone {
         Ok(Phone { child, line, said })
     }
 
+    /// What becomes of the phone, as `nap.py` knows it.
+    fn does(&mut self, word: &str) -> Result<(), Trouble> {
+        let line = self.line.as_mut().ok_or_else(|| Trouble("nobody holds the phone".to_owned()))?;
+        writeln!(line, "{word}").map_err(|error| Trouble::of("the phone", error))
+    }
+
     fn said(&self) -> String {
         self.said.lock().map(|said| said.clone()).unwrap_or_default()
     }
@@ -90,7 +96,8 @@ fn as_reader(output: impl std::io::Read + Send + 'static) -> Box<dyn std::io::Re
 }
 
 /// A device that has an identity and no network at all. A phone that nobody let in is refused; one whose app unlocked pairing is found
-/// among the devices near, pairs, and its connection is used: the device reports through it, and its doors close.
+/// among the devices near, pairs, and its connection is used: the device reports through it, and its doors close. It goes, and the
+/// doors open; it is back, and the device asks it again, by itself or because it calls.
 pub(super) fn tethering(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     let site = stage.site()?;
     let board = stage.small_board()?;
@@ -118,7 +125,7 @@ pub(super) fn tethering(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     stage.saw("a phone that nobody let in: not paired");
 
     let begin = Instant::now();
-    let phone = Phone::comes(&board, &password, &port)?;
+    let mut phone = Phone::comes(&board, &password, &port)?;
     for words in ["unlocks: taken", "paired", "shares its connection", "gave the board an address"] {
         phone.says(&board, words)?;
         stage.saw(format!("the phone: {words} ({:.1} s)", secs(begin)));
@@ -132,6 +139,54 @@ pub(super) fn tethering(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     let still = board.run("ip -4 -br address show bnep0; nmcli --terse --fields DEVICE,STATE device")?;
     ensure(still.contains("192.168.44.2/24"), || format!("the connection went with the doors: {still}"))?;
     stage.saw("the doors are closed; the phone's connection stays");
+
+    let daemon = board.run("systemctl show bluetooth --property MainPID")?;
+    board.run(&format!("setsid stdbuf -oL btmon >{HEARD} 2>&1 </dev/null &"))?;
+    goes(stage, &board, &mut phone)?;
+    let begin = Instant::now();
+    phone.does("come")?;
+    phone.says(&board, "shares its connection")?;
+    back(&board)?;
+    stage.saw(format!("it is back and waits: asked and used again after {:.1} s, without pairing", secs(begin)));
+
+    let before = missed(&board)?;
+    goes(stage, &board, &mut phone)?;
+    let begin = Instant::now();
+    until(&board, "a phone that is looked for", || missed(&board).ok().filter(|now| *now > before))?;
+    stage.saw(format!("it is looked for, and not near ({:.1} s)", secs(begin)));
+    phone.does("come")?;
+    let begin = Instant::now();
+    phone.does("call")?;
+    phone.says(&board, "shares its connection")?;
+    stage.saw(format!("it is back and calls: asked again after {:.1} s", secs(begin)));
+    back(&board)?;
+    let still = board.run("systemctl show bluetooth --property MainPID")?;
+    ensure(daemon == still, || format!("bluetoothd was {daemon} and is {still}\n{}", board.journal()))?;
     unsaid(&board, &[&password])?;
     stage.ends(&board)
+}
+
+/// What the board's controller says.
+const HEARD: &str = "/run/lab/controller.txt";
+
+/// The phone goes without a word: the doors open.
+fn goes(stage: &Stage<'_>, board: &RadioBoard, phone: &mut Phone) -> Result<(), Trouble> {
+    let begin = Instant::now();
+    phone.does("go")?;
+    until(board, "open doors", || doors(board).filter(|doors| doors["bluetooth"] == "DOOR_OPEN").map(drop))?;
+    stage.saw(format!("the phone has gone: Bluetooth is open after {:.1} s", secs(begin)));
+    Ok(())
+}
+
+/// The device is online by the phone, and its doors are closed.
+fn back(board: &RadioBoard) -> Result<(), Trouble> {
+    until(board, "closed doors", || doors(board).filter(|doors| doors["bluetooth"] == "DOOR_CLOSED").map(drop))?;
+    let told = board.run("ip -4 -br address show bnep0; ip route")?;
+    ensure(told.contains("192.168.44.2/24") && told.contains("default via 192.168.44.1"), || told.clone())
+}
+
+/// How often a phone was asked for its name and did not answer.
+fn missed(board: &RadioBoard) -> Result<usize, Trouble> {
+    let said = board.run(&format!("grep -A 1 'Remote Name Req Complete' {HEARD} | grep -c 'Page Timeout' || true"))?;
+    said.trim().parse().map_err(|error| Trouble::of(HEARD, error))
 }
