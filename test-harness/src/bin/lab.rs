@@ -133,6 +133,8 @@ impl Told<'_> {
         // Process numbers are small here, and the same in another lab.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = env::temp_dir().join(format!("platform-lab-{}-{number}-{name}", own_number()));
+        // Of a lab that was killed, whose number is free again.
+        let _ = std::fs::remove_dir_all(&folder);
         let kind = if radio.is_some_and(|(_, arm64)| arm64) { arm64_kind() } else { Kind::own() };
         let seen = Seen::new(self.aloud.then(|| name.to_owned()));
         let begin = Instant::now();
