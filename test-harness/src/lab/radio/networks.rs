@@ -104,6 +104,11 @@ fn begun(stage: &Stage<'_>, site: &Site, air: &str) -> Result<RadioBoard, Troubl
                 && said.contains("default via 192.168.88.1 dev eth0 proto static metric 150")
         })
     })?;
+    // Known to the server, or what comes next would be no news to it: before the cable was its own, the radio may have been all there was.
+    site.until(&board, "a report by cable", |status| {
+        let links = status.network.as_ref().map_or(&[][..], |network| &network.links);
+        links.iter().any(|link| link.interface == "eth0" && link.address == "192.168.88.7/24")
+    })?;
     stage.saw("a cable with its address by hand");
     Ok(board)
 }
