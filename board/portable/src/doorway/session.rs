@@ -69,31 +69,38 @@ impl Session {
                     return;
                 }
             }
-            let (request, keep) = match self.within(REQUEST_TAKES_MAX, self.request(&mut reader)).await {
-                Some(Ok(request)) => request,
-                Some(Err(Trouble::Gone)) => return,
-                Some(Err(Trouble::Refused(refusal))) => return self.refuse(refusal).await,
-                None => return self.refuse(Refusal(408, "the request took too long")).await,
-            };
-            let without_body = request.method == "HEAD";
-            let (reply, answered) = bounded(1);
-            let (_telling, told) = bounded(1);
-            if self.knocks.send(Asked { request, reply, told }).await.is_err() {
+            // In a place of its own: a connection on which nothing is said does not keep room for what a request takes.
+            if !Box::pin(self.exchange(&mut reader)).await {
                 return;
-            }
-            let Ok(response) = answered.recv().await else { return };
-            let closes = |(name, value): &(&str, std::borrow::Cow<'_, str>)| {
-                name.eq_ignore_ascii_case("connection") && value.eq_ignore_ascii_case("close")
-            };
-            let keep = keep && !response.headers.iter().any(closes);
-            let given = self.within(READING_TAKES_MAX, self.give(&response, keep, without_body)).await;
-            if !matches!(given, Some(Ok(()))) {
-                return;
-            }
-            if !keep {
-                return self.leave().await;
             }
         }
+    }
+
+    /// One request and its answer; whether another may follow.
+    async fn exchange(&self, reader: &mut Reader) -> bool {
+        let (request, keep) = match self.within(REQUEST_TAKES_MAX, self.request(reader)).await {
+            Some(Ok(request)) => request,
+            Some(Err(Trouble::Gone)) => return false,
+            Some(Err(Trouble::Refused(refusal))) => return self.refuse(refusal).await,
+            None => return self.refuse(Refusal(408, "the request took too long")).await,
+        };
+        let without_body = request.method == "HEAD";
+        let (reply, answered) = bounded(1);
+        let (_telling, told) = bounded(1);
+        if self.knocks.send(Asked { request, reply, told }).await.is_err() {
+            return false;
+        }
+        let Ok(response) = answered.recv().await else { return false };
+        let closes = |(name, value): &(&str, std::borrow::Cow<'_, str>)| {
+            name.eq_ignore_ascii_case("connection") && value.eq_ignore_ascii_case("close")
+        };
+        let keep = keep && !response.headers.iter().any(closes);
+        let given = self.within(READING_TAKES_MAX, self.give(&response, keep, without_body)).await;
+        let given = matches!(given, Some(Ok(())));
+        if given && !keep {
+            self.leave().await;
+        }
+        given && keep
     }
 
     /// Reads more; at least one byte.
@@ -121,11 +128,13 @@ impl Session {
         self.write(&head, body).await
     }
 
-    async fn refuse(&self, refusal: Refusal) {
+    /// Says so, and nothing may follow.
+    async fn refuse(&self, refusal: Refusal) -> bool {
         let response = message::refused(refusal);
         if matches!(self.within(READING_TAKES_MAX, self.give(&response, false, false)).await, Some(Ok(()))) {
             self.leave().await;
         }
+        false
     }
 
     async fn write(&self, head: &[u8], body: &[u8]) -> io::Result<()> {

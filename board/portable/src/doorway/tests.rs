@@ -287,7 +287,7 @@ fn a_silent_connection_costs_little() {
         let clock = Rc::clone(&house.port);
         let serving = session::Session { stream, visitor, clock, knocks, silent: Silent::default() }.serve();
         // Its task is all that it has; the reactor's entry and the sleeper of its limit are some hundred bytes more.
-        assert!(size_of_val(&serving) <= 3 * 1024, "{} bytes", size_of_val(&serving));
+        assert!(size_of_val(&serving) <= 1280, "{} bytes", size_of_val(&serving));
         println!("{} bytes", size_of_val(&serving));
     });
 }
