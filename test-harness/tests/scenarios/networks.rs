@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use api::brand;
 use board::files::Access;
-use board::network::{Address, Manager, Medium, Profile};
+use board::network::Manager;
 use board_sim::{
     Random,
-    radio::{AccessPoint, Beyond, Cable, ssid},
+    radio::{AccessPoint, Beyond, Cable, any_cable, ssid},
 };
 use serde_json::{Value, json};
 use test_harness::world::{Hands, Seed, World, hours, minutes, seconds};
@@ -26,7 +26,7 @@ fn with_radio(seed: u64) -> World {
     networks.install();
     networks.plug_radio("wlan0", false);
     networks.cable("eth0", PLUGGED);
-    networks.by_admin(wired_by_admin());
+    networks.by_admin(any_cable());
     // What the doors do to the rhythm is told in `provisioning`.
     let defaults = json!({
         "advanced_settings": {"release_keys": [world.factory.public_key()]},
@@ -34,19 +34,6 @@ fn with_radio(seed: u64) -> World {
     });
     world.board.files.put(brand::DEFAULTS_FILE, defaults.to_string(), Access::Readable);
     world
-}
-
-fn wired_by_admin() -> Profile {
-    Profile {
-        key: "Wired connection 1".into(),
-        medium: Medium::Wired,
-        interface: None,
-        priority: -999,
-        address: Address::Auto,
-        gateway: None,
-        dns: Vec::new(),
-        route_metric: 100,
-    }
 }
 
 fn wifi(name: &str, priority: i16) -> Value {
@@ -102,7 +89,7 @@ fn the_highest_priority_in_the_air_is_joined_and_then_the_next() {
     let scans = world.board.networks.counts().scans;
     world.run_for(hours(24));
     assert_eq!(world.board.networks.counts().scans, scans, "online, nothing is scanned");
-    assert_eq!(world.board.networks.admins(), [wired_by_admin()]);
+    assert_eq!(world.board.networks.admins(), [any_cable()]);
 }
 
 #[test]
@@ -189,7 +176,7 @@ fn what_is_removed_from_the_configuration_is_removed_and_nothing_else() {
     assert_eq!(world.board.networks.counts().puts, puts, "the other one was not written again");
     world.cloud.set_section("additional_networks", &json!({"house": wifi("house", 30)}));
     assert!(world.run_until(minutes(1), |hands| hands.board.networks.ours()[0].priority == 30));
-    assert_eq!(world.board.networks.admins(), [wired_by_admin()]);
+    assert_eq!(world.board.networks.admins(), [any_cable()]);
     // Its own memory of the configuration is gone, and the cloud is silent: what it has is not thrown away.
     world.board.web.set_online(false);
     world.stop_agent();
@@ -404,7 +391,7 @@ fn whatever_happens_the_device_comes_back_with_what_it_was_given_and_nothing_els
         for _ in 0..60 {
             mishap(&mut world, &random);
             world.run_for(seconds(1 + random.below(400)));
-            assert_eq!(world.board.networks.admins(), [wired_by_admin()], "seed {seed}");
+            assert_eq!(world.board.networks.admins(), [any_cable()], "seed {seed}");
         }
         let air = world.board.networks.clone();
         air.refuse_profiles(None);

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use api::brand;
-use board::network::{Address, Manager, Medium, Profile};
+use board::network::Manager;
 use board_sim::{
     console::Manner,
-    radio::{AccessPoint, Beyond, Cable},
+    radio::{AccessPoint, Beyond, Cable, any_cable},
 };
 use expect_test::expect;
 use serde_json::json;
@@ -30,16 +30,7 @@ pub(crate) fn device(seed: u64, both: bool, has_identity: bool) -> World {
     world.board.networks.install();
     world.board.networks.plug_radio("wlan0", both);
     world.board.networks.place(AccessPoint::new("home", PSK));
-    world.board.networks.by_admin(Profile {
-        key: "Wired connection 1".into(),
-        medium: Medium::Wired,
-        interface: None,
-        priority: -999,
-        address: Address::Auto,
-        gateway: None,
-        dns: Vec::new(),
-        route_metric: 100,
-    });
+    world.board.networks.by_admin(any_cable());
     if !has_identity {
         world.board.files.take_away(brand::CREDENTIALS_FILE);
     }

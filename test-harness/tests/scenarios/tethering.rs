@@ -1,7 +1,6 @@
 //! A phone that shared its connection, and goes and comes back: nobody has to pair it anew.
 
-use board::network::{Address, Medium, Profile};
-use board_sim::radio::{Beyond, Cable};
+use board_sim::radio::{Beyond, Cable, any_cable};
 use test_harness::world::{Seed, World, hours, minutes, seconds};
 
 const PHONE: &str = "AA:BB:CC:DD:EE:01";
@@ -12,16 +11,7 @@ fn device(seed: u64) -> World {
     let mut world = World::new(Seed(seed));
     world.board.networks.install();
     // The phone's link, once it is there, is one like any other.
-    world.board.networks.by_admin(Profile {
-        key: "Phone".into(),
-        medium: Medium::Wired,
-        interface: None,
-        priority: -999,
-        address: Address::Auto,
-        gateway: None,
-        dns: Vec::new(),
-        route_metric: 100,
-    });
+    world.board.networks.by_admin(any_cable());
     world.board.bluetooth.fit();
     world.board.bluetooth.knows(PHONE, false);
     world.board.bluetooth.tethers(PHONE, Ok(()));

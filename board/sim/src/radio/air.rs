@@ -1,6 +1,6 @@
 //! What is in the air and in the sockets: access points, cables, and what is behind them.
 
-use board::network::{JoinError, Security, Seen, Ssid};
+use board::network::{Address, JoinError, Medium, Profile, Security, Seen, Ssid};
 
 use super::SimNetworks;
 
@@ -90,6 +90,21 @@ pub struct Cable {
     pub dhcp: bool,
     /// What is behind it.
     pub beyond: Beyond,
+}
+
+/// The profile for any cable that a manager makes by itself and calls the administrator's: after all others.
+#[must_use]
+pub fn any_cable() -> Profile {
+    Profile {
+        key: "Wired connection 1".into(),
+        medium: Medium::Wired,
+        interface: None,
+        priority: -999,
+        address: Address::Auto,
+        gateway: None,
+        dns: Vec::new(),
+        route_metric: 100,
+    }
 }
 
 impl SimNetworks {

@@ -23,7 +23,7 @@ use board::{
     network::{Hotspot, Internet, Link, Links, Manager, Medium, NetworkError, Profile, Radio, Seen, Ssid, Subnet},
 };
 
-pub use air::{AccessPoint, Beyond, Cable, ssid};
+pub use air::{AccessPoint, Beyond, Cable, any_cable, ssid};
 pub(crate) use port::port;
 
 use crate::{SimWeb, clock::SimClock};

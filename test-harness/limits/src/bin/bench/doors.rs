@@ -14,11 +14,8 @@ use std::{
 };
 
 use api::brand;
-use board::{
-    files::Access,
-    network::{Address, Medium, Profile},
-};
-use board_sim::radio::{Beyond, Cable};
+use board::files::Access;
+use board_sim::radio::{Beyond, Cable, any_cable};
 use limits::cpu_seconds;
 use serde_json::json;
 use test_harness::{
@@ -189,16 +186,7 @@ fn offline(table: &mut Table) -> Result<(), Trouble> {
         world.board.networks.install();
         world.board.networks.plug_radio("wlan0", false);
         world.board.networks.cable("eth0", Cable { plugged: true, dhcp: true, beyond: Beyond::Internet });
-        world.board.networks.by_admin(Profile {
-            key: "Wired connection 1".into(),
-            medium: Medium::Wired,
-            interface: None,
-            priority: -999,
-            address: Address::Auto,
-            gateway: None,
-            dns: Vec::new(),
-            route_metric: 100,
-        });
+        world.board.networks.by_admin(any_cable());
         let defaults = json!({
             "advanced_settings": {"release_keys": [world.factory.public_key()]},
             "network_configuration": {"disable_wifi_provisioning": closed, "disable_bt_provisioning": true}
