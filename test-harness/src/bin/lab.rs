@@ -139,8 +139,10 @@ impl Told<'_> {
         let seen = Seen::new(self.aloud.then(|| name.to_owned()));
         let begin = Instant::now();
         let radio = radio.map(|(source, _)| source);
-        let end = story(&Stage { image: self.image, radio, kind, folder: &folder, seen: &seen });
+        let stage = Stage { image: self.image, radio, kind, folder: &folder, seen: &seen };
+        let end = story(&stage);
         let took = begin.elapsed().as_secs_f64();
+        let kept = if end.is_err() { stage.keep_evidence() } else { Vec::new() };
         let _ = std::fs::remove_dir_all(&folder);
         let (word, rest) = match end {
             Ok(lines) => {
@@ -149,7 +151,8 @@ impl Told<'_> {
             }
             Err(trouble) => {
                 self.failed.lock().map(|mut failed| failed.push(name.to_owned())).unwrap_or_default();
-                ("FAILED ", format!("{trouble}\n"))
+                let kept = kept.iter().fold(String::new(), |text, log| format!("{text}its logs: {}\n", log.display()));
+                ("FAILED ", format!("{trouble}\n{kept}"))
             }
         };
         let lines = seen.lines().iter().fold(String::new(), |text, line| format!("{text}          {line}\n"));

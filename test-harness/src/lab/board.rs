@@ -56,6 +56,18 @@ pub trait Target {
     }
 }
 
+/// Ends the name of the file that a board leaves beside its folder when it ends.
+pub const LOGS: &str = "log";
+
+/// Writes down what a board can say of itself, for whoever has to find out what went wrong there.
+pub(super) fn leave_logs(board: &dyn Target, folder: &Path, more: &str) {
+    let ask = format!("journalctl --boot --no-pager --output short-monotonic; platform-agent status --json; {more}");
+    let said = board.ask(&ask).map_or_else(|trouble| trouble.to_string(), |(_, said)| said);
+    if let Err(error) = fs::write(folder.with_extension(LOGS), said) {
+        eprintln!("the logs of {}: {error}", folder.display());
+    }
+}
+
 /// A board that runs.
 pub struct Board {
     container: Child,
@@ -209,6 +221,7 @@ fn start(folder: &Path) -> Result<Child, Trouble> {
 
 impl Drop for Board {
     fn drop(&mut self) {
+        leave_logs(self, &self.folder, "systemctl --failed --no-pager; uptime");
         // SIGRTMIN+3 asks systemd to power off.
         if let Some(leader) = self.leader() {
             let _ = Command::new("kill").args(["-RTMIN+3", &leader.to_string()]).status();

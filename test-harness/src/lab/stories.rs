@@ -14,7 +14,7 @@ use api::{
 use serde_json::json;
 
 use super::{
-    board::{Board, Target},
+    board::{Board, LOGS, Target},
     hardships,
     radio::{board::RadioBoard, machine::Source},
     site::{self, DOWNLOADS, FIRST, Kind, Site, server_pid, update},
@@ -108,32 +108,33 @@ impl Stage<'_> {
     /// A board with radios.
     pub(in crate::lab) fn radio_board(&self) -> Result<RadioBoard, Trouble> {
         let source = self.radio.ok_or_else(|| Trouble("there is no image of a board with radios".to_owned()))?;
-        RadioBoard::start(source, &self.folder.join("board"), self.evidence())
+        RadioBoard::start(source, &self.folder.join("board"))
     }
 
     /// A board with radios and the memory of a machine of 128 MB.
     pub(in crate::lab) fn small_board(&self) -> Result<RadioBoard, Trouble> {
         let source = self.radio.ok_or_else(|| Trouble("there is no image of a board with radios".to_owned()))?;
-        RadioBoard::start_small(source, &self.folder.join("board"), self.evidence())
+        RadioBoard::start_small(source, &self.folder.join("board"))
     }
 
     /// All was seen on a board with radios: what the agent weighs there is said last.
     pub(in crate::lab) fn ends(&self, board: &RadioBoard) -> Result<Vec<String>, Trouble> {
         self.saw(format!("at the end {}", board.weighs()?));
-        board.is_well();
         Ok(Vec::new())
     }
 
-    /// Where the logs of a board are kept whose story did not end well.
-    fn evidence(&self) -> PathBuf {
-        let name = self.folder.file_name().unwrap_or_default().to_string_lossy();
-        self.pictures().join(format!("{name}.log"))
-    }
-
-    /// Where pictures are kept for who wants to judge them.
-    pub(in crate::lab) fn pictures(&self) -> PathBuf {
-        let beside = std::env::current_exe().ok().and_then(|this| Some(this.parent()?.parent()?.join("lab")));
-        beside.unwrap_or_else(|| std::env::temp_dir().join("platform-lab-pictures"))
+    /// What this story's boards left when they ended is kept; where.
+    pub fn keep_evidence(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        let logs = entries.filter(|path| path.extension().is_some_and(|kind| kind == LOGS));
+        let story = self.folder.file_name().unwrap_or_default().to_string_lossy();
+        let keep = |log: PathBuf| {
+            let kept = kept().join(format!("{story}-{}", log.file_name()?.to_string_lossy()));
+            fs::create_dir_all(kept.parent()?).ok()?;
+            fs::copy(&log, &kept).ok()?;
+            Some(kept)
+        };
+        logs.filter_map(keep).collect()
     }
 
     /// A board with an installed agent whose machine server is ready.
@@ -144,6 +145,12 @@ impl Stage<'_> {
         let pid = ready(&site, &board)?;
         Ok((site, board, pid))
     }
+}
+
+/// Where pictures and logs are kept for who wants to judge them.
+pub(in crate::lab) fn kept() -> PathBuf {
+    let beside = std::env::current_exe().ok().and_then(|this| Some(this.parent()?.parent()?.join("lab")));
+    beside.unwrap_or_else(|| std::env::temp_dir().join("platform-lab"))
 }
 
 pub(super) fn ready(site: &Site, board: &Board) -> Result<u32, Trouble> {

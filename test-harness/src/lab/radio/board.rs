@@ -1,8 +1,6 @@
 //! A board with radios and the people around it, as stories want them.
 
 use std::{
-    cell::Cell,
-    fs,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -13,56 +11,36 @@ use super::{
     machine::{MEMORY, Machine, Size, Source},
 };
 use crate::{
-    lab::board::Target,
+    lab::board::{Target, leave_logs},
     real::{Trouble, eventually},
 };
 
 /// How long a command on a board may take: all of it is emulated.
 const COMMAND_LIMIT: Duration = Duration::from_secs(180);
 
-/// What is kept of a board whose story did not end well.
-const EVIDENCE: &str = "journalctl --boot --no-pager --output short-monotonic; platform-agent status --json; nmcli device; \
-                        nmcli --fields NAME,DEVICE,AUTOCONNECT,AUTOCONNECT-PRIORITY connection; ip -br address; ip route; \
-                        nmcli device wifi list --rescan no; ps axo pid,ppid,stat,etime,cputime,args; uptime";
+/// What such a board can say of itself beside its journal.
+const NETWORK: &str = "nmcli device; nmcli --fields NAME,DEVICE,AUTOCONNECT,AUTOCONNECT-PRIORITY connection; ip -br address; \
+                       ip route; nmcli device wifi list --rescan no; ps axo pid,ppid,stat,etime,cputime,args; uptime";
 
 /// A board with radios; it ends with the value.
 pub struct RadioBoard {
     machine: Machine,
     image: PathBuf,
-    evidence: PathBuf,
-    well: Cell<bool>,
 }
 
 impl RadioBoard {
-    /// A board in a new folder. Unless it [is well](RadioBoard::is_well) at its end, its logs are kept as `evidence`.
-    pub fn start(source: &Source, folder: &Path, evidence: PathBuf) -> Result<RadioBoard, Trouble> {
-        RadioBoard::of(source, folder, Size::Megabytes(MEMORY), evidence)
+    /// A board in a new folder.
+    pub fn start(source: &Source, folder: &Path) -> Result<RadioBoard, Trouble> {
+        RadioBoard::of(source, folder, Size::Megabytes(MEMORY))
     }
 
     /// One with the memory of a machine of 128 MB, of which people's access points and phones take their part.
-    pub fn start_small(source: &Source, folder: &Path, evidence: PathBuf) -> Result<RadioBoard, Trouble> {
-        RadioBoard::of(source, folder, Size::Small, evidence)
+    pub fn start_small(source: &Source, folder: &Path) -> Result<RadioBoard, Trouble> {
+        RadioBoard::of(source, folder, Size::Small)
     }
 
-    fn of(source: &Source, folder: &Path, size: Size, evidence: PathBuf) -> Result<RadioBoard, Trouble> {
-        let machine = Machine::start(source, folder, size)?;
-        Ok(RadioBoard { machine, image: source.image.clone(), evidence, well: Cell::new(false) })
-    }
-
-    /// Its story has ended as it should: nothing of it is kept.
-    pub fn is_well(&self) {
-        self.well.set(true);
-    }
-
-    /// Keeps what the board can say of itself.
-    fn keep_evidence(&self) {
-        let said = Target::ask(self, EVIDENCE).map_or_else(|trouble| trouble.to_string(), |(_, said)| said);
-        let kept =
-            self.evidence.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&self.evidence, said));
-        match kept {
-            Ok(()) => eprintln!("the board's logs: {}", self.evidence.display()),
-            Err(error) => eprintln!("{}: {error}", self.evidence.display()),
-        }
+    fn of(source: &Source, folder: &Path, size: Size) -> Result<RadioBoard, Trouble> {
+        Ok(RadioBoard { machine: Machine::start(source, folder, size)?, image: source.image.clone() })
     }
 
     /// What the agent weighs, and what is left of the board's memory.
@@ -187,9 +165,7 @@ impl Target for RadioBoard {
 
 impl Drop for RadioBoard {
     fn drop(&mut self) {
-        if !self.well.get() {
-            self.keep_evidence();
-        }
+        leave_logs(self, self.machine.folder(), NETWORK);
         let _ = self.machine.stop();
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     lab::{
         board::Target,
         site::FIRST,
-        stories::{Stage, ensure},
+        stories::{Stage, ensure, kept},
     },
     real::Trouble,
 };
@@ -53,7 +53,7 @@ pub(super) fn sheet(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
 
     let begin = Instant::now();
     let wrong = ["wrong", "HomeNet", "not-its-password"];
-    let who = in_a_browser(stage, &board, &wrong)?;
+    let who = in_a_browser(&board, &wrong)?;
     if who.is_none() {
         let wrong = visitor.sends("/join", &network("HomeNet", "not-its-password"))?;
         says(&wrong, "200", "Connecting to <bdi>HomeNet</bdi>")?;
@@ -86,7 +86,7 @@ pub(super) fn sheet(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
         "online with the hotspot still there: the same {} questions are answered so that sheets close",
         PROBES.len()
     ));
-    in_a_browser(stage, &board, &["done", "HomeNet"])?;
+    in_a_browser(&board, &["done", "HomeNet"])?;
     site.until(&board, "a report of the new device", |status| status.agent_version == FIRST)?;
     closed(&board)?;
     let link = board.run("iw dev wlan0 link")?;
@@ -98,7 +98,7 @@ pub(super) fn sheet(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
 }
 
 /// What the browser found to be well, and where its pictures are; nothing where there is none.
-fn in_a_browser(stage: &Stage<'_>, board: &RadioBoard, words: &[&str]) -> Result<Option<String>, Trouble> {
+fn in_a_browser(board: &RadioBoard, words: &[&str]) -> Result<Option<String>, Trouble> {
     let chromium = std::env::var("CHROMIUM").unwrap_or_else(|_| "chromium".to_owned());
     let there = |program: &str| {
         let asked = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -107,7 +107,7 @@ fn in_a_browser(stage: &Stage<'_>, board: &RadioBoard, words: &[&str]) -> Result
     if !there("node") || !there(&chromium) {
         return Ok(None);
     }
-    let pictures = stage.pictures();
+    let pictures = kept();
     let port = board.machine().forward(WINDOW)?.to_string();
     let mut node = Command::new("node");
     node.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("portal/board.mjs")).arg(&pictures);
