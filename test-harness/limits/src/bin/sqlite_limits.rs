@@ -1,9 +1,9 @@
 //! What the database engine does without a server around it, per second of CPU time.
 //!
-//! `sqlite_limits [--dir D] [--rows 100000] [--log-parts 64]` fills a table and says "ready". Each line it is given after that names a figure
-//! and for how many milliseconds to measure it, and is answered with the figure: `reads` (point reads), `writes`
-//! (transactions that update one row), `log_rows` (rows inserted in transactions of a hundred). Ends, and deletes what it
-//! made, when there are no more lines. The settings are those of the fleet server (write-ahead log, `synchronous=NORMAL`).
+//! `sqlite_limits [--dir D] [--rows 100000]` fills a table and says "ready". Each line it is given after that names a
+//! figure and for how many milliseconds to measure it, and is answered with the figure: `reads` (point reads), `writes`
+//! (transactions that update one row), `log_rows` (rows inserted in transactions of a hundred, of as many parts as there
+//! are connections). Ends, and deletes what it made, when there are no more lines. The settings are those of the fleet server (write-ahead log, `synchronous=NORMAL`).
 
 use std::{
     fs::File,
@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use limits::arg;
+use limits::{arg, load::CONNECTIONS};
 use rusqlite::{Connection, params};
 
 fn open(path: &Path) -> rusqlite::Result<Connection> {
@@ -74,8 +74,6 @@ fn fill(connection: &mut Connection, rows: u64) -> rusqlite::Result<()> {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (folder, rows) = (arg("dir", ".".to_owned()), arg("rows", 100_000u64));
-    // Of which the log rows are: as many as write to the server that is compared with this.
-    let log_parts = arg("log-parts", limits::load::CONNECTIONS as u64);
     let path = Path::new(&folder).join("limits.db");
     let mut connection = open(&path)?;
     fill(&mut connection, rows)?;
@@ -100,7 +98,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     .execute([&wanted])?;
                 Ok(())
             })?,
-            "log_rows" => 100.0 * per_cpu_second(length, || log(&mut connection, log_parts, &mut state))?,
+            "log_rows" => 100.0 * per_cpu_second(length, || log(&mut connection, &mut state))?,
             other => return Err(format!("there is no figure {other:?}").into()),
         };
         say(format!("{figure:.0}"))?;
@@ -120,10 +118,10 @@ fn read(connection: &Connection, wanted: &str) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn log(connection: &mut Connection, parts: u64, state: &mut u64) -> rusqlite::Result<()> {
+fn log(connection: &mut Connection, state: &mut u64) -> rusqlite::Result<()> {
     let batch = connection.transaction()?;
     for _ in 0..100 {
-        let part = key(random(state) % parts);
+        let part = key(random(state) % CONNECTIONS as u64);
         batch.prepare_cached("INSERT INTO log(part,level,at,message) VALUES(?,?,?,?)")?.execute(params![
             part,
             1,

@@ -26,7 +26,7 @@ const RAW_ROWS: u64 = 100_000;
 
 /// Measures limits and operations and adds a row for each.
 pub(crate) async fn measure(folder: &Path, secs: u64, table: &mut Table) -> Result<(), Trouble> {
-    let mut yardsticks = Yardsticks::start(folder, RAW_ROWS, CONNECTIONS as u64)?;
+    let mut yardsticks = Yardsticks::start(folder, RAW_ROWS)?;
     let data = folder.join("fleet");
     // One key asks as fast as it can.
     let fleet = Fleet::start_with(&data, "127.0.0.1:0", None, &folder.join("fleet.log"), &["--calls-per-key", "0"])?;

@@ -34,6 +34,8 @@ use crate::{
 pub(crate) const SIZES: [u64; 3] = [10, 10_000, 1_000_000];
 /// Rows of the raw table at least: with ten it would be measured how fast one page is.
 const RAW_ROWS_MIN: u64 = 1_000;
+/// Parts at least: each connection is another device, also where there are fewer machines, which then have several parts.
+const PARTS_MIN: u64 = CONNECTIONS as u64;
 /// Of one location.
 const MACHINES_PER_LOCATION: u64 = 100;
 /// Lines of an ordinary part, and how many parts have them.
@@ -59,19 +61,20 @@ pub(crate) async fn measure(folder: &Path, secs: u64, sizes: &[u64], table: &mut
         println!("filled with {machines} machines in {:.1} s", begin.elapsed().as_secs_f64());
         let raw = folder.join(format!("raw-{machines}"));
         std::fs::create_dir_all(&raw)?;
-        let mut yardsticks = Yardsticks::start(&raw, machines.max(RAW_ROWS_MIN), machines.min(CONNECTIONS as u64))?;
+        let parts = machines.max(PARTS_MIN);
+        let mut yardsticks = Yardsticks::start(&raw, parts.max(RAW_ROWS_MIN))?;
         // One key asks as fast as it can.
         let fleet =
             Fleet::start_with(&data, "127.0.0.1:0", None, &folder.join("scale.log"), &["--calls-per-key", "0"])?;
         let client = fleet.client(&owner)?;
         let person = token(&client, &owner.key_id, "api-key", owner.key.expose())?;
-        let of_device = |connection: u64| (part(connection * machines / CONNECTIONS as u64), person.clone());
+        let of_device = |connection: u64| (part(connection * parts / CONNECTIONS as u64), person.clone());
         let callers = Callers {
             devices: (0..CONNECTIONS as u64).map(of_device).collect(),
             person: person.clone(),
             any: Arc::new(move |connection, number| {
-                let machine = scattered((connection << 40) + number) % machines;
-                (part(machine), format!("machine-{machine}-main"))
+                let any = scattered((connection << 40) + number) % parts;
+                (part(any), name(any, machines))
             }),
         };
         let of = format!("{machines} machines: ");
@@ -177,12 +180,19 @@ fn scattered(number: u64) -> u64 {
     (mixed ^ (mixed >> 29)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 20
 }
 
-/// The id of a machine's part.
-fn part(machine: u64) -> String {
-    format!("0a000000-0000-4000-8000-{machine:012x}")
+/// The id of a part. The first ones are the main parts of the machines, in their order.
+fn part(number: u64) -> String {
+    format!("0a000000-0000-4000-8000-{number:012x}")
 }
 
-/// Locations, machines, parts and what else each has; the first location.
+/// Its name, and that of its machine, where there are so many.
+fn name(number: u64, machines: u64) -> String {
+    let machine = number % machines;
+    if number < machines { format!("machine-{machine}-main") } else { format!("machine-{machine}-part-{number}") }
+}
+
+/// Locations, machines, parts and what else each has; the first location. A machine has one part, or several where there
+/// would be fewer than [`PARTS_MIN`].
 pub(crate) fn fill(
     state: &Path,
     organization: &str,
@@ -193,7 +203,9 @@ pub(crate) fn fill(
     connection.execute_batch("PRAGMA synchronous = OFF; PRAGMA cache_size = -262144;")?;
     let transaction = connection.transaction()?;
     let numbers = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?1)";
-    let (machines, locations) = (i64::try_from(machines)?, i64::try_from(machines.div_ceil(machines_per_location))?);
+    let (parts, locations) = (machines.max(PARTS_MIN), machines.div_ceil(machines_per_location));
+    let [machines, parts, locations] = [machines, parts, locations].map(i64::try_from);
+    let (machines, parts, locations) = (machines?, parts?, locations?);
     let statement = |rest: &str| format!("{numbers} {rest}").replace("EVERY", &machines_per_location.to_string());
     transaction.execute(
         &statement(
@@ -213,17 +225,18 @@ pub(crate) fn fill(
     transaction.execute(
         &statement(
             "INSERT INTO parts (id, machine_id, name, dns_name, main, config, updated_at, created_at)
-             SELECT printf('0a000000-0000-4000-8000-%012x', i), printf('0c000000-0000-4000-8000-%012x', i),
-                    'machine-' || i || '-main', 'machine-' || i || '-main', 1, ?2, 1, 1 FROM n",
+             SELECT id, printf('0c000000-0000-4000-8000-%012x', machine), name, name, main, ?2, 1, 1 FROM
+             (SELECT printf('0a000000-0000-4000-8000-%012x', i) AS id, i % ?3 AS machine, i < ?3 AS main,
+                     'machine-' || (i % ?3) || CASE WHEN i < ?3 THEN '-main' ELSE '-part-' || i END AS name FROM n)",
         ),
-        params![machines, sample_config(0).to_string()],
+        params![parts, sample_config(0).to_string(), machines],
     )?;
     transaction.execute(
         &statement(
             "INSERT INTO part_presence (part_id, last_access)
              SELECT printf('0a000000-0000-4000-8000-%012x', i), 1 FROM n",
         ),
-        params![machines],
+        params![parts],
     )?;
     transaction.commit()?;
     connection.execute_batch("ANALYZE; PRAGMA wal_checkpoint(TRUNCATE);")?;

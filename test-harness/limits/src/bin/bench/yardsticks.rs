@@ -38,18 +38,14 @@ pub(crate) struct Yardsticks {
 }
 
 impl Yardsticks {
-    /// Starts both; the database has a table of that many rows when this returns, and nothing is left to be written. Log
-    /// rows will be of `log_parts`.
-    pub(crate) fn start(folder: &Path, rows: u64, log_parts: u64) -> Result<Self, Trouble> {
+    /// Starts both; the database has a table of that many rows when this returns, and nothing is left to be written.
+    pub(crate) fn start(folder: &Path, rows: u64) -> Result<Self, Trouble> {
         let mut echo = Command::new(programs::find("echo_server")?).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
         BufReader::new(echo.stdout.take().ok_or("no output")?).read_line(&mut line)?;
         let url = format!("http://{}", line.trim());
         let mut raw = Command::new(programs::find("sqlite_limits")?);
-        raw.args(["--rows", &rows.to_string(), "--log-parts", &log_parts.to_string(), "--dir"])
-            .arg(folder)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
+        raw.args(["--rows", &rows.to_string(), "--dir"]).arg(folder).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut raw = raw.spawn()?;
         let (questions, answers) = (raw.stdin.take(), raw.stdout.take().ok_or("no output")?);
         let mut yardsticks = Self { echo, url, raw, questions, answers: BufReader::new(answers) };
