@@ -1,11 +1,12 @@
 //! `make bench`: speed and memory of fleet server and agent, as ratios to limits measured in the same minute.
 //!
-//! `bench [--secs 5] [--idle-secs 30] [--record FILE] [--only fleet|storm|scale|logs|abuse|agent|doors] [--sizes 10,10000]` prints a table;
+//! `bench [--secs 5] [--idle-secs 30] [--record FILE] [--only fleet|storm|downloads|scale|logs|abuse|agent|doors] [--sizes 10,10000]` prints a table;
 //! with `--record` it also appends it to that file. It judges nothing: goals stand beside the figures, people read them.
 
 mod abuse;
 mod agent;
 mod doors;
+mod downloads;
 mod fleet;
 mod idle;
 mod rounds;
@@ -54,6 +55,14 @@ async fn main() -> Result<(), Trouble> {
             let (folder, secs) = (folder.clone(), arg("secs", 5));
             table = tokio::task::spawn_blocking(move || {
                 storm::measure(&folder, secs, &mut table)?;
+                Ok::<Table, Trouble>(table)
+            })
+            .await??;
+        }
+        if wanted("downloads") {
+            let folder = folder.clone();
+            table = tokio::task::spawn_blocking(move || {
+                downloads::measure(&folder, &mut table)?;
                 Ok::<Table, Trouble>(table)
             })
             .await??;

@@ -66,7 +66,7 @@ const QUERY: &str = "SELECT m.id, m.location_id, m.name, m.created_at, p.id, s.l
 /// Its columns.
 const COLUMNS: usize = 6;
 
-type Secured = StreamOwned<ClientConnection, TcpStream>;
+pub(crate) type Secured = StreamOwned<ClientConnection, TcpStream>;
 
 /// Adds a row for each of the three.
 pub(crate) fn measure(folder: &Path, secs: u64, table: &mut Table) -> Result<(), Trouble> {
@@ -136,12 +136,12 @@ pub(crate) fn measure(folder: &Path, secs: u64, table: &mut Table) -> Result<(),
 }
 
 /// How to come in.
-struct Door {
+pub(crate) struct Door {
     config: Arc<ClientConfig>,
 }
 
 impl Door {
-    fn new(certificate: &Certificate) -> Result<Door, Trouble> {
+    pub(crate) fn new(certificate: &Certificate) -> Result<Door, Trouble> {
         let mut roots = RootCertStore::empty();
         for one in CertificateDer::pem_file_iter(&certificate.chain)? {
             roots.add(one?)?;
@@ -151,7 +151,7 @@ impl Door {
         Ok(Door { config: Arc::new(config) })
     }
 
-    fn open(&self, address: &str) -> Result<Secured, Trouble> {
+    pub(crate) fn open(&self, address: &str) -> Result<Secured, Trouble> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(Duration::from_secs(20)))?;
