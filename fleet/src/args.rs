@@ -151,6 +151,11 @@ pub struct Serve {
     /// given several times. Without, the header is not looked at.
     #[arg(long, value_name = "ADDRESS")]
     pub trusted_proxy: Vec<Network>,
+    /// Demand of this TCP balancer, an address or a network, that it begins each connection with a header of the PROXY
+    /// protocol, version 1 or 2, and believe where it says that the connection comes from; may be given several times.
+    /// Of others such a header is not accepted.
+    #[arg(long, value_name = "ADDRESS")]
+    pub proxy_protocol: Vec<Network>,
     /// File of mode 0600 whose first line opens /metrics, shown as a bearer token; then nothing else does, not even being
     /// on this machine. For a server behind a proxy on the same machine.
     #[arg(long, value_name = "FILE")]

@@ -143,6 +143,7 @@ fn serve(serve: Serve) -> Result<(), Failure> {
         },
         connections_max,
         trusted_proxies: serve.trusted_proxy,
+        balancers: serve.proxy_protocol,
         mail,
         sign_in,
         metrics_token,

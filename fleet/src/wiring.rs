@@ -76,6 +76,8 @@ pub struct Options {
     pub stranger_for: Duration,
     /// Proxies in front that are believed when they say where a call comes from.
     pub trusted_proxies: Vec<Network>,
+    /// TCP balancers in front, which begin each connection with a header that says whose it is.
+    pub balancers: Vec<Network>,
     /// How invitations are sent; without, their links are printed by the administrator.
     pub mail: Option<mail::Settings>,
     /// Where people sign in; without, they have keys only.
@@ -107,6 +109,7 @@ impl Default for Options {
             connections_max: CONNECTIONS_MAX,
             stranger_for: STRANGER_FOR,
             trusted_proxies: Vec::new(),
+            balancers: Vec::new(),
             mail: None,
             sign_in: None,
             metrics_token: None,
@@ -287,7 +290,8 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let tls = options.tls.as_ref().map(|(certificate, key)| Certificate::read(certificate, key)).transpose()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     // The port first: a second server on the same folder usually has the same port, and must not touch the files.
-    let port = Edge::bind(options.listen, tls, options.connections_max, options.stranger_for).await?;
+    let (most, stranger_for, balancers) = (options.connections_max, options.stranger_for, options.balancers.clone());
+    let port = Edge::bind(options.listen, tls, most, stranger_for, balancers).await?;
     let address = port.listener.local_addr().unwrap_or(options.listen);
     let here = format!("{scheme}://{address}");
     let known = options.address.clone().or_else(|| (!address.ip().is_unspecified()).then(|| here.clone()));

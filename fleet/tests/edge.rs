@@ -2,6 +2,8 @@
 
 mod world;
 
+#[path = "edge/balancer.rs"]
+mod balancer;
 #[path = "edge/history.rs"]
 mod history;
 #[path = "edge/json.rs"]

@@ -1,7 +1,5 @@
 //! Plain HTTP on the same port: health, metrics, signed releases, files of the registry, installing a device.
 
-use std::net::IpAddr;
-
 use api::Secret;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
@@ -21,7 +19,7 @@ const CREDENTIALS: &str = "/install/credentials";
 pub(super) async fn answer(context: &Context, request: Request<Body>, peer: &Peer) -> Response<Body> {
     // Not answered but to who has a key, a token or a secret.
     let needs_key = request.uri().path().starts_with(downloads::PATH) || request.uri().path() == CREDENTIALS;
-    let mut answer = sent(context, request, peer.ip).await;
+    let mut answer = sent(context, request, peer).await;
     if needs_key && (answer.status().is_success() || answer.status() == StatusCode::NOT_MODIFIED) {
         match answer.extensions_mut().remove::<Caller>() {
             Some(caller) => {
@@ -35,12 +33,13 @@ pub(super) async fn answer(context: &Context, request: Request<Body>, peer: &Pee
     answer.map(|body| body::holding(body, None, peer.seat.busy()))
 }
 
-async fn sent(context: &Context, request: Request<Body>, from: IpAddr) -> Response<Body> {
+async fn sent(context: &Context, request: Request<Body>, peer: &Peer) -> Response<Body> {
+    let from = peer.ip;
     let path = request.uri().path();
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     match path {
         "/healthz" if reads => sentence(200, "ok\n"),
-        "/metrics" if reads => metrics(context, request.headers(), from).await,
+        "/metrics" if reads => metrics(context, request.headers(), peer).await,
         "/install.sh" if reads => {
             // A root that was just published is in it.
             context.releases.revision(context.clock.now());
@@ -79,17 +78,18 @@ async fn sent(context: &Context, request: Request<Body>, from: IpAddr) -> Respon
 /// Numbers about the server: they are no secret, but no one's business. To whoever shows the token that was made for it;
 /// where there is none, to the machine itself and to people's and programs' keys. Not to devices: there are many, and
 /// they stand anywhere.
-async fn metrics(context: &Context, headers: &HeaderMap, from: IpAddr) -> Response<Body> {
+async fn metrics(context: &Context, headers: &HeaderMap, peer: &Peer) -> Response<Body> {
     let shown = authenticate::bearer(headers);
     let (may, who) = match &context.metrics_token {
         Some(token) => (shown.is_some_and(|shown| Secret::from(shown) == *token), "with the token made for it"),
         None => {
             let forwarded = headers.contains_key("x-forwarded-for") || headers.contains_key(header::FORWARDED);
+            let here = peer.ip.is_loopback() && !forwarded && !peer.seat.is_brought();
             let by_key = async {
-                let caller = context.authn.caller(shown, from).await;
+                let caller = context.authn.caller(shown, peer.ip).await;
                 caller.is_ok_and(|caller| matches!(caller.who(), Who::ApiKey { .. }))
             };
-            (from.is_loopback() && !forwarded || by_key.await, "to this machine itself, or with a key's bearer token")
+            (here || by_key.await, "to this machine itself, or with a key's bearer token")
         }
     };
     if !may {

@@ -33,6 +33,7 @@ pub struct Metrics {
     connections_open: AtomicI64,
     connections_refused: AtomicU64,
     strangers_closed: AtomicU64,
+    headers_missed: AtomicU64,
     streams_open: AtomicI64,
     certificate_reloads: AtomicU64,
 }
@@ -63,6 +64,7 @@ impl Default for Metrics {
             connections_open: AtomicI64::new(0),
             connections_refused: AtomicU64::new(0),
             strangers_closed: AtomicU64::new(0),
+            headers_missed: AtomicU64::new(0),
             streams_open: AtomicI64::new(0),
             certificate_reloads: AtomicU64::new(0),
         }
@@ -102,6 +104,11 @@ impl Metrics {
         self.strangers_closed.fetch_add(count as u64, Relaxed);
     }
 
+    /// A balancer did not say whom it brings; how often that was so before.
+    pub(super) fn header_missed(&self) -> u64 {
+        self.headers_missed.fetch_add(1, Relaxed)
+    }
+
     pub(super) fn stream_opened(&self) {
         self.streams_open.fetch_add(1, Relaxed);
     }
@@ -133,6 +140,9 @@ impl Metrics {
         one("fleet_connections_refused_total", "counter", "Connections beyond the most there may be.", refused)?;
         let closed = self.strangers_closed.load(Relaxed).into();
         one("fleet_strangers_closed_total", "counter", "Connections without a good token that gave way.", closed)?;
+        let missed = self.headers_missed.load(Relaxed).into();
+        let help = "Connections of balancers without a good header of the PROXY protocol.";
+        one("fleet_balancer_headers_missed_total", "counter", help, missed)?;
         one("fleet_streams_open", "gauge", "Streams now.", self.streams_open.load(Relaxed).into())?;
         let reloads = self.certificate_reloads.load(Relaxed).into();
         one("fleet_certificate_reloads_total", "counter", "New certificates taken from the files.", reloads)?;

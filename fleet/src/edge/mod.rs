@@ -7,6 +7,7 @@
 
 mod alias;
 mod authenticate;
+mod balancer;
 mod body;
 mod calls;
 mod codec;

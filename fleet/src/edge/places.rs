@@ -12,7 +12,7 @@ use std::{
     collections::HashMap,
     net::IpAddr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -60,9 +60,9 @@ struct Table {
 
 /// One connection, as those see it who answer its calls.
 pub(super) struct Seat {
-    network: IpAddr,
-    /// A proxy of ours, behind which many are.
-    trusted: bool,
+    peer: Origin,
+    /// Whom a balancer says that it brings, once it has.
+    told: OnceLock<Origin>,
     since: Instant,
     /// Milliseconds from `since` until which it is known; 0 before the first good token or secret.
     known_until: AtomicU64,
@@ -73,6 +73,14 @@ pub(super) struct Seat {
     busy: AtomicU32,
     leaving: AtomicBool,
     leave: Notify,
+}
+
+/// Whose a connection is.
+#[derive(Debug, Clone, Copy)]
+struct Origin {
+    network: IpAddr,
+    /// A proxy of ours, behind which many are.
+    trusted: bool,
 }
 
 /// Taken by a connection; given back when dropped.
@@ -113,8 +121,8 @@ impl Places {
         let id = table.next;
         table.next += 1;
         let seat = Arc::new(Seat {
-            network: network(from),
-            trusted,
+            peer: Origin { network: network(from), trusted },
+            told: OnceLock::new(),
             since: now,
             known_until: AtomicU64::new(0),
             shown: AtomicBool::new(false),
@@ -167,10 +175,24 @@ impl Drop for Place {
 }
 
 impl Seat {
+    /// A balancer has said whom it brings, or that it comes itself. Once.
+    pub(super) fn brought(&self, from: IpAddr, trusted: bool) {
+        let _ = self.told.set(Origin { network: network(from), trusted });
+    }
+
+    /// Whether it came through a balancer, whose word is all that is known of where it comes from.
+    pub(super) fn is_brought(&self) -> bool {
+        self.told.get().is_some()
+    }
+
+    fn origin(&self) -> Origin {
+        *self.told.get().unwrap_or(&self.peer)
+    }
+
     /// A good token was shown here. The place is of the share of whoever does so first; refused where that has no more.
     /// Behind a proxy of ours are many.
     pub(super) fn held_by(&self, caller: &Caller, throttle: &Throttle) -> Result<(), Refusal> {
-        if !self.trusted {
+        if !self.origin().trusted {
             let mut holder = self.holder.lock().unwrap_or_else(PoisonError::into_inner);
             if holder.is_none() {
                 *holder = throttle.connection(caller)?;
@@ -206,8 +228,9 @@ impl Seat {
         let (busy, age) = (self.busy.load(Relaxed) > 0, now.saturating_duration_since(self.since));
         let until = Duration::from_millis(self.known_until.load(Relaxed));
         // What is open to everybody may keep a connection busy for ever.
-        let known = self.trusted || age < until || busy && self.shown.load(Relaxed);
-        Seen { id, network: self.network, age, known, busy }
+        let Origin { network, trusted } = self.origin();
+        let known = trusted || age < until || busy && self.shown.load(Relaxed);
+        Seen { id, network, age, known, busy }
     }
 }
 
@@ -335,6 +358,27 @@ mod tests {
         drop(others);
         std::thread::sleep(IN_VAIN_FOR);
         assert!(take(3).is_some());
+    }
+
+    #[test]
+    fn whom_a_balancer_brings_is_one_like_others_and_gives_way_to_those_of_another_address() {
+        let (places, metrics) = (Places::new(16, Duration::from_secs(60)), Metrics::default());
+        let throttle = Throttle::new(Limits { connections_per_key: 1, ..Limits::default() });
+        let through = |last| {
+            // The balancer may be a proxy of ours for what it says in calls; whom it brings is none for that.
+            let place = places.take(at(9), true, &metrics).expect("strangers give way");
+            place.seat.brought(at(last), false);
+            place
+        };
+        let alone = through(2);
+        let crowd: Vec<Place> = (0..15).map(|_| through(1)).collect();
+        let newcomer = through(3);
+        let leaving = crowd.iter().filter(|one| one.seat.leaving.load(Relaxed)).count();
+        assert_eq!(leaving, batch(16), "those of the address that has most");
+        assert!(!alone.seat.leaving.load(Relaxed), "although it is the oldest");
+        alone.seat.held_by(&Caller::nobody(at(2)), &throttle).unwrap();
+        assert!(newcomer.seat.held_by(&Caller::nobody(at(2)), &throttle).is_err(), "a key's share holds behind it too");
+        assert!(newcomer.seat.is_brought());
     }
 
     #[test]

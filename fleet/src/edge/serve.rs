@@ -6,7 +6,7 @@
 use std::{
     convert::Infallible,
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     pin::{Pin, pin},
     sync::Arc,
     task::{Context as Poller, Poll},
@@ -32,7 +32,9 @@ use tonic_health::server::{HealthReporter, HealthService};
 
 use super::{
     Peer, Services, answer,
+    balancer::{self, NoHeader},
     places::{Places, Seat},
+    proxy::Network,
     tls::{Certificate, TlsError, keep_current},
 };
 use crate::{
@@ -63,6 +65,7 @@ pub struct Edge {
     tls: Option<(Arc<Certificate>, TlsAcceptor)>,
     connections_max: usize,
     stranger_for: Duration,
+    balancers: Vec<Network>,
 }
 
 /// Why the port could not be opened. For the person who started the server.
@@ -90,12 +93,14 @@ pub enum ServeError {
 
 impl Edge {
     /// Takes the port, for so many connections. While more than half of them are there, one that has shown no good token
-    /// and does nothing is closed after `stranger_for`; see `places.rs` for what happens when all are there.
+    /// and does nothing is closed after `stranger_for`; see `places.rs` for what happens when all are there. Connections of
+    /// `balancers` begin with a header that says whose they are: `balancer.rs`.
     pub async fn bind(
         address: SocketAddr,
         tls: Option<Certificate>,
         connections_max: usize,
         stranger_for: Duration,
+        balancers: Vec<Network>,
     ) -> Result<Self, ServeError> {
         let tls = match tls {
             Some(certificate) => Some((certificate.acceptor()?, certificate)),
@@ -114,7 +119,7 @@ impl Edge {
         if let Err(problem) = SockRef::from(&listener).set_tcp_notsent_lowat(UNSENT_MAX) {
             tracing::warn!(%problem, "the system does not bound what waits for peers that do not read");
         }
-        Ok(Self { listener, tls, connections_max, stranger_for })
+        Ok(Self { listener, tls, connections_max, stranger_for, balancers })
     }
 }
 
@@ -146,26 +151,33 @@ pub async fn serve(edge: Edge, context: Arc<Context>, reload: watch::Receiver<u6
         };
         let from = peer.ip().to_canonical();
         let trusted = context.trusted_proxies.iter().any(|proxy| proxy.has(from));
+        let balanced = edge.balancers.iter().any(|balancer| balancer.has(from));
         // Full: the newcomer is closed at once, which clients take for "try again", instead of waiting without a word.
         let Some(place) = places.take(from, trusted, &context.metrics) else { continue };
         let (services, http, tls, mut stop) = (services.clone(), http.clone(), acceptor.clone(), stop.clone());
         tokio::spawn(async move {
-            let (context, peer) = (services.context.clone(), Peer { ip: from, seat: place.seat.clone() });
+            let context = services.context.clone();
             let begun = async {
+                let mut stream = stream;
                 if !opened(&stream).await {
                     return None;
                 }
-                match tls {
-                    None => Begun::new(Wire::Plain(stream), HEADERS_WITHIN).await,
+                let from = match balanced {
+                    true => Box::pin(brought(&mut stream, from, &place.seat, &context)).await?,
+                    false => from,
+                };
+                let wire = match tls {
+                    None => Wire::Plain(stream),
                     Some(tls) => match timeout(HEADERS_WITHIN, tls.accept(stream)).await {
-                        Ok(Ok(stream)) => Begun::new(Wire::Tls(Box::new(stream)), HEADERS_WITHIN).await,
+                        Ok(Ok(stream)) => Wire::Tls(Box::new(stream)),
                         Ok(Err(problem)) => {
                             tracing::debug!(%from, %problem, "TLS was not agreed");
-                            None
+                            return None;
                         }
-                        Err(_) => None,
+                        Err(_) => return None,
                     },
-                }
+                };
+                Some((from, Begun::new(wire, HEADERS_WITHIN).await?))
             };
             // Nothing was asked yet: nobody is told.
             let begun = tokio::select! {
@@ -174,7 +186,10 @@ pub async fn serve(edge: Edge, context: Arc<Context>, reload: watch::Receiver<u6
                 () = told(&mut stop) => None,
             };
             match begun {
-                Some(stream) => connection(stream, services, &http, peer, stop).await,
+                Some((ip, stream)) => {
+                    let peer = Peer { ip, seat: place.seat.clone() };
+                    connection(stream, services, &http, peer, stop).await;
+                }
                 None => tracing::debug!(%from, "a connection did not say in time what it wants"),
             }
             context.metrics.disconnected();
@@ -231,6 +246,27 @@ async fn opened(stream: &TcpStream) -> bool {
     let _ = stream.set_nodelay(true);
     let mut first = [0];
     matches!(timeout(FIRST_BYTE_WITHIN, stream.peek(&mut first)).await, Ok(Ok(1)))
+}
+
+/// Whom a balancer brings, from now on the one whose place it is; or the balancer itself. Nothing if it does not say so,
+/// or if then nobody says anything.
+async fn brought(stream: &mut TcpStream, balancer: IpAddr, seat: &Seat, context: &Context) -> Option<IpAddr> {
+    let told = timeout(HEADERS_WITHIN, balancer::brought(stream)).await.unwrap_or(Err(NoHeader::Slow));
+    let from = match told {
+        Ok(told) => told.unwrap_or(balancer),
+        Err(problem) => {
+            // A balancer that is set up wrongly does so every time, and nobody looks for it among what is said quietly.
+            match context.metrics.header_missed() {
+                0 => {
+                    tracing::warn!(%balancer, %problem, "a balancer does not say whom it brings; the next ones are counted")
+                }
+                _ => tracing::debug!(%balancer, %problem, "a balancer did not say whom it brings"),
+            }
+            return None;
+        }
+    };
+    seat.brought(from, context.trusted_proxies.iter().any(|proxy| proxy.has(from)));
+    opened(stream).await.then_some(from)
 }
 
 /// A connection, with TLS or without.
@@ -479,7 +515,7 @@ mod tests {
     #[tokio::test]
     async fn little_waits_in_the_system_for_who_does_not_read() {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let edge = Edge::bind(any, None, 1, Duration::from_secs(60)).await.unwrap();
+        let edge = Edge::bind(any, None, 1, Duration::from_secs(60), Vec::new()).await.unwrap();
         let mut client = TcpStream::connect(edge.listener.local_addr().unwrap()).await.unwrap();
         client.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
         let (server, _) = edge.listener.accept().await.unwrap();
