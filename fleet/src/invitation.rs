@@ -27,9 +27,9 @@ pub async fn answer(context: &Context, method: &Method, secret: &str, from: IpAd
         Method::GET | Method::HEAD => {
             people::waiting(context, secret).await.map(|found| found.map(|waiting| question(&waiting)))
         }
-        Method::POST => people::accept(context, secret, from)
-            .await
-            .map(|found| found.map(|accepted| done(&accepted, context.sign_in.is_some()))),
+        Method::POST => {
+            people::accept(context, secret, from).await.map(|found| found.map(|accepted| done(context, &accepted)))
+        }
         _ => return page(405, "<p>Only GET and POST.</p>"),
     };
     match outcome {
@@ -55,27 +55,32 @@ fn said(dead: Dead) -> &'static str {
 fn question(waiting: &Waiting) -> String {
     format!(
         "<h1>Invitation</h1><p>{} is invited to the organization <strong>{}</strong>.</p>\
-         <form method=\"post\"><button>Accept</button></form>",
+         <form method=\"post\" autocomplete=\"off\"><button>Accept</button></form><script>{}</script>",
         escaped(&waiting.email),
-        escaped(&waiting.organization)
+        escaped(&waiting.organization),
+        page::ONCE
     )
 }
 
-fn done(Accepted { waiting, issued }: &Accepted, signs_in: bool) -> String {
+fn done(context: &Context, Accepted { waiting, issued }: &Accepted) -> String {
     let joined = format!(
         "<h1>Welcome</h1><p>{} is now a member of <strong>{}</strong>.</p>",
         escaped(&waiting.email),
         escaped(&waiting.organization)
     );
     match issued {
-        None if signs_in => {
-            format!("{joined}<p><a href=\"{}\">Sign in</a>, or use the keys you have already.</p>", sign_in::PATH)
+        None if context.sign_in.is_some() => {
+            format!(
+                "{joined}<p>The keys you have already open it too; if you have none, sign in.</p>\
+                 <p><a class=\"button\" href=\"{}\">Sign in</a></p>",
+                sign_in::PATH
+            )
         }
         None => format!("{joined}<p>The keys you have already open it too.</p>"),
         Some(issued) => format!(
             "{joined}<p>This is your personal API key. It is shown this once: keep it.</p>\
              {}",
-            page::key(&issued.key_id, &issued.key)
+            page::key(&issued.key_id, &issued.key, context.address.as_deref())
         ),
     }
 }
@@ -85,7 +90,7 @@ fn page(status: u16, body: &str) -> Response<Body> {
 }
 
 fn refused(refusal: &Refusal) -> Response<Body> {
-    page(503, &format!("<p>{}</p>", escaped(refusal.message())))
+    page(503, &format!("<h1>Not at this moment</h1>{}", page::told(refusal.message())))
 }
 
 #[cfg(test)]
@@ -97,6 +102,6 @@ mod tests {
         let waiting = Waiting { organization: "<script>\"'&".into(), email: "a@example.org".into() };
         let page = question(&waiting);
         assert!(page.contains("&lt;script&gt;&quot;&#39;&amp;"), "{page}");
-        assert!(!page.contains("<script"), "{page}");
+        assert!(!page.contains("<script>\"") && page.matches("<script").count() == 1, "{page}");
     }
 }

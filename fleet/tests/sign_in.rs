@@ -18,6 +18,9 @@ use tonic::Code;
 
 mod world;
 
+#[path = "sign_in/browser.rs"]
+mod browser;
+
 use world::{Client, Owner, World};
 
 const DAY: i64 = 86_400_000;
@@ -238,7 +241,7 @@ async fn only_who_is_known_or_invited_comes_in() {
         ("unverified", "no verified e-mail address"),
         ("silent", "no verified e-mail address"),
         ("nobody", "no verified e-mail address"),
-        ("dora", "nobody has invited dora@example.org"),
+        ("dora", "Nobody has invited dora@example.org"),
         ("carl", "open its link first"),
     ] {
         let refused = sign_in(&world, &provider, subject).await;

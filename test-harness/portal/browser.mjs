@@ -1,4 +1,4 @@
-// A real Chromium of a phone's size, spoken to by its own protocol, and what is demanded of every page: it fits the screen, its
+// A real Chromium, of a phone's size or another, spoken to by its own protocol, and what is demanded of every page: it fits the screen, its
 // controls have names, it breaks no policy and asks for nothing elsewhere. CHROMIUM may name the browser.
 
 import { spawn } from 'node:child_process';
@@ -65,14 +65,17 @@ export class Browser {
   }
 }
 
+const origin = (url) => new URL(url).origin;
+
 export class Page {
-  static async open(browser, url, { width = 390, dark = false, script = true, shows = 'WiFi network' } = {}) {
+  /** `leads` are other origins that a person may be led to from here; what their pages do is theirs. */
+  static async open(browser, url, { width = 390, dark = false, script = true, shows = 'WiFi network', leads = [] } = {}) {
     const { browserContextId } = await browser.call('Target.createBrowserContext');
     const { targetId } = await browser.call('Target.createTarget', { url: 'about:blank', browserContextId });
     const { sessionId } = await browser.call('Target.attachToTarget', { targetId, flatten: true });
-    const page = Object.assign(new Page(), { browser, url, sessionId, width, browserContextId, script });
+    const page = Object.assign(new Page(), { browser, url, sessionId, width, browserContextId, script, leads });
     for (const domain of ['Page', 'Network', 'Log', 'Runtime']) await page.call(`${domain}.enable`);
-    await page.call('Emulation.setDeviceMetricsOverride', { width, height: 780, deviceScaleFactor: 2, mobile: true });
+    await page.call('Emulation.setDeviceMetricsOverride', { width, height: 780, deviceScaleFactor: 2, mobile: width < 600 });
     await page.call('Emulation.setEmulatedMedia', { features: [{ name: 'prefers-color-scheme', value: dark ? 'dark' : 'light' }] });
     await page.call('Emulation.setScriptExecutionDisabled', { value: !script });
     await page.call('Page.navigate', { url });
@@ -125,10 +128,12 @@ export class Page {
   async close(name) {
     const of = (method) => this.browser.heard.filter((event) => event.sessionId === this.sessionId && event.method === method);
     const bad = [...of('Runtime.exceptionThrown').map((event) => event.params.exceptionDetails.text),
-      ...of('Log.entryAdded').map((event) => event.params.entry).filter((entry) => entry.source !== 'network').map((entry) => entry.text)];
+      ...of('Log.entryAdded').map((event) => event.params.entry)
+        .filter((entry) => entry.source !== 'network' && !(entry.url && this.leads.includes(origin(entry.url)))).map((entry) => entry.text)];
     check(`${name}: no errors`, bad.length === 0, bad.join('; '));
-    const asked = of('Network.requestWillBeSent').map((event) => event.params.request.url).filter((url) => !url.startsWith('data:'));
-    check(`${name}: asks for nothing elsewhere`, asked.length > 0 && asked.every((url) => url.startsWith(this.url)), asked.join(' '));
+    const here = of('Network.requestWillBeSent').map((event) => event.params).filter((sent) => !this.leads.includes(origin(sent.documentURL)));
+    const asked = here.map((sent) => sent.request.url).filter((url) => !url.startsWith('data:'));
+    check(`${name}: asks for nothing elsewhere`, asked.length > 0 && asked.every((url) => origin(url) === origin(this.url)), asked.join(' '));
     await this.browser.call('Target.disposeBrowserContext', { browserContextId: this.browserContextId });
   }
 }

@@ -46,8 +46,14 @@ pub async fn answer(context: &Context, request: Request<Body>, from: IpAddr) -> 
     let reads = *request.method() == Method::GET;
     match below {
         "" if reads => {
-            let provider = escaped(&sign_in.settings.issuer);
-            let begin = format!("<h1>Sign in</h1><p><a href=\"{PATH}/start\">Go on at {provider}</a></p>");
+            // Its name is enough for a person; what follows is for programs.
+            let issuer = &sign_in.settings.issuer;
+            let host = issuer.split_once("://").map_or(&**issuer, |(_, rest)| rest).split('/').next();
+            let host = escaped(host.unwrap_or_default());
+            let begin = format!(
+                "<h1>Sign in</h1><p>This server knows people by their account at <strong>{host}</strong>. You come back \
+                 here, to a personal API key.</p><p><a class=\"button\" href=\"{PATH}/start\">Go on to {host}</a></p>"
+            );
             page(200, "Sign in", &begin)
         }
         "/start" if reads => start(context, sign_in, request.uri().query().unwrap_or_default()).await,
@@ -95,7 +101,7 @@ async fn callback(context: &Context, sign_in: &SignIn, request: &Parts, from: Ip
                 "<h1>Signed in</h1><p>This is an API key of {}. It is shown this once, and good for {} days.</p>{}",
                 escaped(&email),
                 sign_in.settings.key_lives.as_secs() / 86_400,
-                page::key(&issued.key_id, &issued.key)
+                page::key(&issued.key_id, &issued.key, Some(&sign_in.settings.address))
             ),
         ),
         Err(why) => failed(&why),
@@ -133,8 +139,8 @@ fn status(why: &SignInError) -> u16 {
 
 fn failed(why: &SignInError) -> Response<Body> {
     tracing::info!(%why, "somebody did not sign in");
-    let again = format!("<p><a href=\"{PATH}\">Begin again</a></p>");
-    page(status(why), "Not signed in", &format!("<h1>Not signed in</h1><p>{}</p>{again}", escaped(&why.to_string())))
+    let again = format!("<p><a class=\"button\" href=\"{PATH}\">Begin again</a></p>");
+    page(status(why), "Not signed in", &format!("<h1>Not signed in</h1>{}{again}", page::told(&why.to_string())))
 }
 
 fn redirect(location: &str, cookie: &str) -> Response<Body> {
