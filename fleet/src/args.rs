@@ -122,8 +122,8 @@ pub struct Serve {
     /// Days that rows of the audit log are kept. Not given: for ever.
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..))]
     pub audit_days: Option<u32>,
-    /// Days that former configurations of parts are kept. Not given: for ever. Revisions of fragments always are: a part may
-    /// name any of them.
+    /// Days that former configurations of parts and fragments are kept. Not given: for ever. A fragment's revision stays for as
+    /// long as a part, a revision of another fragment or an organization's default names it.
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..))]
     pub history_days: Option<u32>,
     /// Seconds between two questions of a device: a change arrives within this.

@@ -16,6 +16,7 @@ pub mod audit;
 pub mod db;
 pub mod devices;
 pub mod duties;
+pub mod fragment_history;
 pub mod fragment_users;
 pub mod fragments;
 pub mod history;

@@ -52,10 +52,15 @@ async fn history_is_kept_for_ever_or_for_as_long_as_somebody_says() {
     context.clock.push(10 * DAY);
     change(&owner, &part, 5).await;
     assert_eq!(kept(&world, &owner, &part).await, (6, before + 1), "for ever");
-    assert_eq!(history::round(context, history::Limits::new(Some(11), Some(11))).await.unwrap(), (0, 0));
-    assert_eq!(history::round(context, history::Limits::new(None, Some(9))).await.unwrap(), (0, 5));
+    let round = async |audit_days, history_days| {
+        let gone = history::round(context, history::Limits::new(audit_days, history_days)).await.unwrap();
+        assert_eq!(gone.fragments, 0, "there is none");
+        (gone.audit, gone.parts)
+    };
+    assert_eq!(round(Some(11), Some(11)).await, (0, 0));
+    assert_eq!(round(None, Some(9)).await, (0, 5));
     assert_eq!(kept(&world, &owner, &part).await, (1, before + 1), "the one is not the other");
-    assert_eq!(history::round(context, history::Limits::new(Some(9), None)).await.unwrap(), (before, 0));
+    assert_eq!(round(Some(9), None).await, (before, 0));
     assert_eq!(kept(&world, &owner, &part).await, (1, 1));
     let request = GetRobotPartRequest { id: part.id.clone() };
     let now: GetRobotPartResponse = owner.client.app("GetRobotPart", request).await.unwrap();

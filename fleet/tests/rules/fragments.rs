@@ -1,6 +1,7 @@
 //! Fragments: who lists which, and pages of their histories. Modules of others that are public.
 
 use api::pb::platform::app::v1::*;
+use fleet::history;
 use tonic::Code;
 
 use super::world::{Owner, World, code};
@@ -97,6 +98,89 @@ async fn a_page_of_a_fragments_history_has_ten_entries_and_its_token_is_good_the
     assert_eq!(ask(&one, Some("x"), None).await, Err(InvalidArgument));
     assert_eq!(ask("x", None, None).await, Err(InvalidArgument));
     assert_eq!(ask("00000000-0000-4000-8000-000000000000", None, None).await, Err(NotFound));
+    world.end().await;
+}
+
+/// Revisions of it that there are, newest first.
+async fn revisions(owner: &Owner, id: &str) -> String {
+    let request = GetFragmentHistoryRequest { id: id.into(), page_token: None, page_limit: Some(100) };
+    let told: GetFragmentHistoryResponse = owner.client.app("GetFragmentHistory", request).await.unwrap();
+    told.history.into_iter().map(|entry| entry.revision).collect::<Vec<_>>().join(" ")
+}
+
+async fn changed(owner: &Owner, id: &str, config: String) {
+    let request = UpdateFragmentRequest {
+        id: id.into(),
+        name: id[..8].into(),
+        fragment_config_json: Some(config),
+        ..UpdateFragmentRequest::default()
+    };
+    owner.client.app::<_, UpdateFragmentResponse>("UpdateFragment", request).await.unwrap();
+}
+
+async fn names(owner: &Owner, part: &RobotPart, fragment: &str, version: &str) {
+    let request = UpdateRobotPartRequest {
+        id: part.id.clone(),
+        name: part.name.clone(),
+        robot_config_json: Some(format!(r#"{{"fragments": [{{"id": "{fragment}", "version": "{version}"}}]}}"#)),
+        ..UpdateRobotPartRequest::default()
+    };
+    owner.client.app::<_, UpdateRobotPartResponse>("UpdateRobotPart", request).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_former_revision_stays_while_it_is_young_or_named_by_whatever_may_be_used() {
+    let world = World::new().await;
+    let context = &world.server.context;
+    let (owner, other) = (world.owner("Acme").await, world.owner("Other").await);
+    let (base, over) = (fragment(&owner, "base", Public).await, fragment(&owner, "over", Public).await);
+    // Revisions 2 to 7; 1 was empty.
+    for n in 2..=7 {
+        changed(&owner, &base, format!(r#"{{"components": [{{"name": "n{n}", "model": "acme:arm:{n}"}}]}}"#)).await;
+    }
+    // By a part of another organization; by a fragment's former revision, which a part names; by a default of all.
+    let location = other.location("North", None).await;
+    let (arm, leg) = (other.machine(&location, "arm").await, other.machine(&location, "leg").await);
+    let (arm, leg) = (other.main_part(&arm).await, other.main_part(&leg).await);
+    names(&other, &arm, &base, "2").await;
+    changed(&owner, &over, format!(r#"{{"fragments": [{{"id": "{base}", "version": "3"}}]}}"#)).await;
+    names(&other, &leg, &over, "2").await;
+    changed(&owner, &over, "{}".to_owned()).await;
+    let default = FragmentImport { fragment_id: base.clone(), version: "4".into(), ..FragmentImport::default() };
+    let defaults = |fragments| UpdateOrganizationRequest {
+        organization_id: owner.organization.clone(),
+        default_fragments: Some(FragmentImportList { fragments }),
+        ..UpdateOrganizationRequest::default()
+    };
+    let wanted = defaults(vec![default]);
+    owner.client.app::<_, UpdateOrganizationResponse>("UpdateOrganization", wanted).await.unwrap();
+
+    let days = |days: i64| days * 24 * 60 * 60 * 1000;
+    let round = async |kept| {
+        let gone = history::round(context, history::Limits::new(None, Some(kept))).await.unwrap();
+        (gone.fragments, revisions(&owner, &base).await, revisions(&owner, &over).await)
+    };
+    let is = |gone, base: &str, over: &str| (gone, base.to_owned(), over.to_owned());
+    context.clock.push(days(10));
+    changed(&owner, &base, "{}".to_owned()).await;
+    assert_eq!(round(11).await, is(0, "8 7 6 5 4 3 2 1", "3 2 1"), "young");
+    // What was replaced a moment ago was the present one for ten days.
+    assert_eq!(round(9).await, is(4, "8 7 4 3 2", "3 2"));
+    assert_eq!(round(9).await, is(0, "8 7 4 3 2", "3 2"));
+    // Nobody names the former revision of the other one any more, and then nothing names what that named.
+    names(&other, &leg, &base, "4").await;
+    owner.client.app::<_, UpdateOrganizationResponse>("UpdateOrganization", defaults(Vec::new())).await.unwrap();
+    assert_eq!(round(9).await, is(1, "8 7 4 3 2", "3"));
+    assert_eq!(round(9).await, is(1, "8 7 4 2", "3"));
+    context.clock.push(days(10));
+    assert_eq!(round(9).await, is(1, "8 4 2", "3"), "what is, stays, however old");
+    for (part, n) in [(&arm, "n2"), (&leg, "n4")] {
+        let request = ConfigRequest { id: part.id.clone(), ..ConfigRequest::default() };
+        let device = world.login("robot-secret", &part.id, &part.secret).await.unwrap();
+        let told: ConfigResponse = device.call("/platform.app.v1.RobotService/Config", request).await.unwrap();
+        let components = told.config.unwrap().components;
+        assert_eq!(components.iter().map(|one| &*one.name).collect::<Vec<_>>(), [n]);
+    }
     world.end().await;
 }
 
