@@ -95,11 +95,12 @@ async fn all_named(store: &Store) -> Result<HashSet<Key>, DbError> {
 /// The revisions of that fragment that are named by what was written after that moment.
 fn named_lately(tx: &Tx<'_>, id: &str, lately: Millis) -> Result<HashSet<Key>, DbError> {
     let mut named = named_by_defaults(tx)?;
+    // Ids tell kinds apart. Asked for the kind as well, SQLite goes through all uses of that kind and not of the fragment.
     for sql in [
         "SELECT p.config FROM fragment_uses u JOIN parts p ON p.id = u.user_id
-         WHERE u.fragment_id = $1 AND u.user_kind = 'part' AND p.updated_at >= $2",
+         WHERE u.fragment_id = $1 AND p.updated_at >= $2",
         "SELECT r.config FROM fragment_uses u JOIN fragment_revisions r ON r.fragment_id = u.user_id
-         WHERE u.fragment_id = $1 AND u.user_kind = 'fragment' AND r.made_at >= $2",
+         WHERE u.fragment_id = $1 AND r.made_at >= $2",
     ] {
         let keys = tx.all(sql, &[id.into(), lately.into()], |row| Ok(named_by(&row.text(0)?)))?;
         named.extend(keys.into_iter().flatten());
