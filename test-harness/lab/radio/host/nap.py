@@ -192,15 +192,21 @@ class Known:
 
     async def find(self):
         """The first that can be found by classic Bluetooth."""
-        found = asyncio.get_running_loop().create_future()
-        self.device.on("inquiry_result", lambda address, *_: found.done() or found.set_result(address))
-        await self.device.start_discovery()
+        found, device = asyncio.get_running_loop().create_future(), self.device
+        device.on("inquiry_result", lambda address, *_: found.done() or found.set_result(address))
         try:
-            return await asyncio.wait_for(found, 20)
+            async with asyncio.timeout(20):
+                while not found.done():
+                    # One that begins anew by itself may do so after it was stopped, and never ends.
+                    over = asyncio.Event()
+                    device.once("inquiry_complete", over.set)
+                    await device.start_discovery(auto_restart=False)
+                    await asyncio.wait([found, asyncio.ensure_future(over.wait())], return_when=asyncio.FIRST_COMPLETED)
         except TimeoutError:
             sys.exit("no device is near")
         finally:
-            await self.device.stop_discovery()
+            await device.stop_discovery()
+        return found.result()
 
     async def call(self, board):
         """Connects, and proves by its key who it is, or pairs where it has none."""
