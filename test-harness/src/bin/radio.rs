@@ -26,6 +26,7 @@ radio.sh cable NAME in|out          the cable of eth0
 radio.sh power-cut NAME             it boots again; `exec NAME lab-setup` gives it its radios back
 radio.sh forward NAME PORT          a port of loopback here that leads to PORT in the board's netns `home`; prints it
 radio.sh bluetooth NAME [--extended] plugs in hci0 and opens the air that phones hear it through
+radio.sh bluetooth NAME --of OTHER   plugs in hci0 in the air of another board, which is open
 radio.sh phone NAME SCRIPT WORD…    a Python script here with Bumble and the module `phone`; SCRIPT may be phone.py itself
                                     (scan, list SERVICE, read, write); its first word is the board's folder
 On the board: lab-bluetooth in|out (controllers), lab-ap (access points), lab-phone (a phone). docs/lab.md says more.";
@@ -96,7 +97,10 @@ fn run(words: &[&str]) -> Result<ExitCode, Trouble> {
         }
         ["bluetooth", name, options @ ..] => {
             let machine = find(name)?;
-            air::open(image, &machine, options)?;
+            match options {
+                ["--of", other] => air::open(image, &machine, &["--of", &find(other)?.folder().to_string_lossy()])?,
+                options => air::open(image, &machine, options)?,
+            }
             let code = machine.channel()?.execute("lab-bluetooth in 0", LIMIT, &mut std::io::stdout())?;
             return Ok(if code == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }

@@ -113,8 +113,13 @@ impl Stage<'_> {
 
     /// A board with radios and the memory of a machine of 128 MB.
     pub(in crate::lab) fn small_board(&self) -> Result<RadioBoard, Trouble> {
+        self.small_board_called("board")
+    }
+
+    /// One beside others of the same story: `name`, a file's, is its own among them.
+    pub(in crate::lab) fn small_board_called(&self, name: &str) -> Result<RadioBoard, Trouble> {
         let source = self.radio.ok_or_else(|| Trouble("there is no image of a board with radios".to_owned()))?;
-        RadioBoard::start_small(source, &self.folder.join("board"))
+        RadioBoard::start_small(source, &self.folder.join(name))
     }
 
     /// All was seen on a board with radios: what the agent weighs there is said last.

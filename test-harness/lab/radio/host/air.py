@@ -2,11 +2,15 @@
 """The air of one board: Bluetooth controllers that hear each other.
 
   air.py FOLDER [--extended] [--classic]
+  air.py FOLDER --of OTHER
 
 Two of them are at the other end of the board's serial lines, FOLDER/bluetooth.0 and .1. Each connection to FOLDER/phone
 is a phone's own controller (H4), which is gone when the connection is; to FOLDER/known always the same one, which comes and goes.
 Prints a line when all is open. With --extended
 the controllers can do extended advertising, as those of Bluetooth 5, with --classic they are of both kinds, LE and classic.
+
+With --of the board of FOLDER comes into the air of the board of OTHER: the controller at its first serial line is that of a phone
+there.
 """
 import asyncio, os, sys
 from bumble import hci, ll
@@ -62,8 +66,26 @@ class Phone(StreamPacketSource):
         self.controller.link = None
 
 
+async def come(folder, other):
+    """Carries the bytes of the first serial line into the other board's air, until either ends."""
+    line = await asyncio.open_unix_connection(f"{folder}/bluetooth.0")
+    there = await asyncio.open_unix_connection(f"{other}/phone")
+    print("open", flush=True)
+
+    async def carry(reader, writer):
+        while part := await reader.read(1 << 16):
+            writer.write(part)
+            await writer.drain()
+
+    ways = [asyncio.ensure_future(carry(line[0], there[1])), asyncio.ensure_future(carry(there[0], line[1]))]
+    await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+    os._exit(0)
+
+
 async def main():
     folder = sys.argv[1]
+    if "--of" in sys.argv:
+        await come(folder, sys.argv[sys.argv.index("--of") + 1])
     # The library's controllers say that they can do privacy, and then do not tell of connections in the way that goes with it: Linux
     # takes a connection that it began for failed after four seconds, and never ends it.
     absent = hci.LeFeatureMask.LL_PRIVACY

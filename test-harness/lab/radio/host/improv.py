@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Improv by its public client, to be put on a board that has a second adapter: improv.py SITE ADAPTER SSID WRONG RIGHT
+"""Improv by its public client, to be put on another board that is near the first: improv.py SITE ADAPTER SSID WRONG RIGHT
 
 SITE is a folder with py-improv-ble-client, bleak, bleak-retry-connector and what they need. Asks to be let in
 and waits for that, is refused with the WRONG password, and prints the address where one goes on after the RIGHT one."""

@@ -98,16 +98,17 @@ pub(super) fn app(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     stage.ends(&board)
 }
 
-/// A device that has an identity and no network, and the public client of Improv through a second adapter: it hears what
-/// the device hears, waits until somebody is at the device, is refused with a wrong password and let in by the
-/// right one.
+/// A device that has an identity and no network, and the public client of Improv on a board of its own: two adapters of one bluetoothd
+/// are no two ends, because it takes the one's connection for the other's and ends it. The client hears what the device hears,
+/// waits until somebody is at the device, is refused with a wrong password and let in by the right one.
 pub(super) fn improv(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
     let site = stage.site()?;
-    let board = stage.radio_board()?;
+    let board = stage.small_board()?;
+    let phone = stage.small_board_called("phone")?;
     board.lead_to(&site.fleet.url)?;
     board.run("lab-ap up home --ssid HomeNet --password home-pass-1 --security wpa3")?;
     board.plug_in_bluetooth()?;
-    board.run("lab-bluetooth in 1")?;
+    phone.plug_in_bluetooth_near(&board)?;
     site.make_with(
         &board,
         json!({"improv": true, "offline_before_starting_hotspot_minutes": 0, "disable_wifi_provisioning": true}),
@@ -120,12 +121,12 @@ pub(super) fn improv(stage: &Stage<'_>) -> Result<Vec<String>, Trouble> {
 
     let begin = Instant::now();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("lab/radio/host/improv.py");
-    board.put(&script, "/root/improv.py")?;
-    let client = "python3 /root/improv.py /usr/local/lib/lab/improv hci1 HomeNet not-its-password home-pass-1";
-    board.run(&format!(
+    phone.put(&script, "/root/improv.py")?;
+    let client = "python3 /root/improv.py /usr/local/lib/lab/improv hci0 HomeNet not-its-password home-pass-1";
+    phone.run(&format!(
         "(setsid {client} >/root/improv.log 2>&1; echo \"ended $?\" >>/root/improv.log) </dev/null >/dev/null 2>&1 &"
     ))?;
-    let log = || board.run("cat /root/improv.log").unwrap_or_default();
+    let log = || phone.run("cat /root/improv.log").unwrap_or_default();
     let says = |words: &str| {
         until(&board, words, || Some(log()).filter(|said| said.contains(words) || said.contains("\nended ")))
             .and_then(|said| ensure(said.contains(words), || format!("not {words:?}, but {said}")))

@@ -118,6 +118,12 @@ impl RadioBoard {
         self.run("lab-bluetooth in 0").map(drop)
     }
 
+    /// Plugs in `hci0` in the air of another board, which is open: this one is near that one, with a kernel and a bluetoothd of its own.
+    pub fn plug_in_bluetooth_near(&self, other: &RadioBoard) -> Result<(), Trouble> {
+        air::open(&self.image, &self.machine, &["--of", &other.machine.folder().to_string_lossy()])?;
+        self.run("lab-bluetooth in 0").map(drop)
+    }
+
     /// A script of a phone with Bluetooth, to be started.
     #[must_use]
     pub fn phone_script(&self, script: &str) -> Command {
