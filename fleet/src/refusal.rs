@@ -175,6 +175,11 @@ impl Refusal {
         self.kind == Kind::Unauthenticated
     }
 
+    /// How long it is until the same call may succeed, as far as that is known.
+    pub fn wait(&self) -> Duration {
+        self.again_after.unwrap_or_default()
+    }
+
     /// What the caller is told.
     pub fn message(&self) -> &str {
         &self.message

@@ -47,6 +47,7 @@ impl Call {
     pub(super) fn answers_with(&self, context: &Context, caller: &Caller, answer: &mut Response<Body>, code: Code) {
         let took = self.started.elapsed();
         context.metrics.answered(&self.path, code, took);
+        context.throttle.answered(caller, code);
         answer.headers_mut().insert(REQUEST_ID, self.id.clone());
         let (id, operation) = (self.id.to_str().unwrap_or_default(), &*self.path);
         let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);

@@ -146,12 +146,20 @@ impl Services {
         headers: &::http::HeaderMap,
         peer: &Peer,
     ) -> Result<(Caller, Option<throttle::Held>), (Caller, Status)> {
+        let throttle = &self.context.throttle;
         let caller = match authenticate::door(path) {
             authenticate::Door::Open => Caller::nobody(peer.ip),
             authenticate::Door::Closed => {
                 let caller = self.context.authn.caller(authenticate::bearer(headers), peer.ip).await;
-                let caller = caller.map_err(|refusal| (Caller::nobody(peer.ip), refusal.into()))?;
-                if let Err(refusal) = peer.seat.held_by(&caller, &self.context.throttle) {
+                let caller = match caller {
+                    Ok(caller) => caller,
+                    Err(refusal) => {
+                        throttle.hold_back(throttle.not_known(peer.ip)).await;
+                        return Err((Caller::nobody(peer.ip), refusal.into()));
+                    }
+                };
+                if let Err(refusal) = peer.seat.held_by(&caller, throttle) {
+                    throttle.hold_back(refusal.wait()).await;
                     return Err((caller, refusal.into()));
                 }
                 caller
@@ -159,7 +167,10 @@ impl Services {
         };
         match self.permitted(path, &caller) {
             Ok(permit) => Ok((caller, permit)),
-            Err(refusal) => Err((caller, refusal.into())),
+            Err(refusal) => {
+                throttle.hold_back(refusal.wait()).await;
+                Err((caller, refusal.into()))
+            }
         }
     }
 

@@ -3,8 +3,10 @@
 //!
 //! A key or a device is counted by what it is, wherever it calls from, and never by its address: 50,000 devices of one
 //! organization may share one. Only those who have shown nothing are counted by address, and of sign-ins only the
-//! wrong ones, which are slowed down while the right ones come in. Owns the counting in bounded memory;
-//! when the table is full of busy callers, new ones are let pass uncounted.
+//! wrong ones, which are slowed down while the right ones come in. A call that is wrong in itself costs as much as many
+//! right ones, and who is told to come again is told it late: whoever asks the next thing as soon as it is answered is
+//! slowed down by that, and not fed with refusals. Owns the counting in bounded memory; when the table is full of busy
+//! callers, new ones are let pass uncounted.
 
 use std::{
     collections::HashMap,
@@ -16,6 +18,9 @@ use std::{
     },
     time::{Duration, Instant},
 };
+
+use tokio::sync::Semaphore;
+use tonic::Code;
 
 use super::slow::Unread;
 use crate::{
@@ -34,6 +39,13 @@ const SWEEP_EVERY: f64 = 1.0;
 const BURST: Duration = Duration::from_secs(5);
 /// What a device asks for costs a tenth of other calls: it is cheaper, and one key may serve many devices.
 const DEVICE_CALLS_FOR_ONE: f64 = 10.0;
+/// A call that is wrong in itself costs as much as so many that are not: it may have been of any size, a program that
+/// makes one makes them again, and nobody needs many answered by second.
+const WRONG_CALL: f64 = 20.0;
+/// A refusal is held back until the next call would be let through, at most for this long …
+const HELD_BACK_MAX: Duration = Duration::from_secs(1);
+/// … and no more than so many at a time, because each is a call that waits.
+const HELD_BACK_AT_ONCE: usize = 4_096;
 /// Wrong sign-ins with one id from one address, at once …
 const FAILURES_PER_ID: f64 = 10.0;
 /// … and again one after this time.
@@ -124,6 +136,7 @@ pub struct Throttle {
     wrong: Table,
     streams: Arc<Counts>,
     connections: Arc<Counts>,
+    held_back: Semaphore,
     pub(super) unread: Arc<Unread>,
     refused: [AtomicU64; Limit::ALL.len()],
 }
@@ -141,6 +154,24 @@ struct Shard {
     buckets: HashMap<u64, Bucket>,
     /// When the quiet were last forgotten: looking through all for each newcomer would be the greater harm.
     swept: f64,
+}
+
+impl Shard {
+    fn used(&self, key: u64, now: f64) -> f64 {
+        self.buckets.get(&key).map_or(0.0, |bucket| bucket.at(now))
+    }
+
+    /// Whether that one can be counted. Whoever has used nothing lately is as good as unknown, and makes room.
+    fn has_room_for(&mut self, key: u64, now: f64) -> bool {
+        if self.buckets.len() < BUCKETS_PER_SHARD || self.buckets.contains_key(&key) {
+            return true;
+        }
+        if now - self.swept >= SWEEP_EVERY {
+            self.swept = now;
+            self.buckets.retain(|_, bucket| bucket.at(now) > 0.0);
+        }
+        self.buckets.len() < BUCKETS_PER_SHARD
+    }
 }
 
 /// What was used of a limit and has not come back yet.
@@ -204,6 +235,7 @@ impl Throttle {
             wrong: Table::default(),
             streams: Arc::default(),
             connections: Arc::default(),
+            held_back: Semaphore::new(HELD_BACK_AT_ONCE),
             unread: Arc::default(),
             refused: std::array::from_fn(|_| AtomicU64::new(0)),
         }
@@ -211,29 +243,72 @@ impl Throttle {
 
     /// A call begins.
     pub fn call(&self, caller: &Caller, of_device: bool) -> Result<(), Refusal> {
-        let now = self.now();
-        let per_second = match caller.who() {
+        match caller.who() {
             Who::Local => return Ok(()),
             Who::Nobody => return self.open_call(caller.from()),
-            Who::ApiKey { .. } | Who::Part { .. } | Who::LocationSecret { .. } => self.limits.calls_per_key,
-        };
+            Who::ApiKey { .. } | Who::Part { .. } | Who::LocationSecret { .. } => {}
+        }
+        let (key, per_second) = self.bucket_of(caller);
         let cost = if of_device { 1.0 / DEVICE_CALLS_FOR_ONE } else { 1.0 };
         let rate = f64::from(per_second);
-        let Err(wait) = self.callers.take(self.of_caller(caller), cost, rate, rate * BURST.as_secs_f64(), now) else {
-            return Ok(());
-        };
-        Err(self.refuse(
-            Limit::Calls,
-            format!("this key makes more than {per_second} calls a second: slow down, or use several keys"),
-            wait,
-        ))
+        self.callers.take(key, cost, rate, rate * BURST.as_secs_f64(), self.now()).map_err(|wait| {
+            self.refuse(
+                Limit::Calls,
+                format!(
+                    "this key makes more than {per_second} calls a second, of which one that is wrong counts as \
+                     {WRONG_CALL}: slow down, or use several keys"
+                ),
+                wait,
+            )
+        })
+    }
+
+    /// How a call ended that was let through.
+    pub fn answered(&self, caller: &Caller, code: Code) {
+        // `Internal` is what the framework says to bytes that are no message.
+        let wrong = matches!(code, Code::InvalidArgument | Code::OutOfRange | Code::Unimplemented | Code::Internal);
+        if wrong && !matches!(caller.who(), Who::Local) {
+            let (key, per_second) = self.bucket_of(caller);
+            let rate = f64::from(per_second);
+            let most = rate * (BURST + HELD_BACK_MAX).as_secs_f64();
+            self.callers.add(key, WRONG_CALL - 1.0, rate, most, self.now());
+        }
+    }
+
+    /// Somebody showed no token, or no good one. How long the answer is to be held back where many such calls come from
+    /// that address: they are refused all the same, and a device whose token has ended is in no hurry.
+    pub fn not_known(&self, from: IpAddr) -> Duration {
+        let rate = f64::from(self.limits.open_calls_per_address);
+        let key = self.key(&("not known", network(from)));
+        let taken = self.callers.take(key, 1.0, rate, rate * BURST.as_secs_f64(), self.now());
+        taken.err().unwrap_or_default()
+    }
+
+    /// Waits before a refusal is told, for as long as it says that it takes.
+    pub async fn hold_back(&self, wait: Duration) {
+        if !wait.is_zero()
+            && let Ok(_place) = self.held_back.try_acquire()
+        {
+            tokio::time::sleep(wait.min(HELD_BACK_MAX)).await;
+        }
+    }
+
+    /// Where the calls of that caller are counted, and how many it may make by second.
+    fn bucket_of(&self, caller: &Caller) -> (u64, u32) {
+        match caller.who() {
+            Who::Nobody => (self.open_key(caller.from()), self.limits.open_calls_per_address),
+            _ => (self.of_caller(caller), self.limits.calls_per_key),
+        }
+    }
+
+    fn open_key(&self, from: IpAddr) -> u64 {
+        self.key(&("open", network(from)))
     }
 
     /// Somebody without a key asks for what is open to everybody.
     pub fn open_call(&self, from: IpAddr) -> Result<(), Refusal> {
         let rate = f64::from(self.limits.open_calls_per_address);
-        let key = self.key(&("open", network(from)));
-        self.callers.take(key, 1.0, rate, rate * BURST.as_secs_f64(), self.now()).map_err(|wait| {
+        self.callers.take(self.open_key(from), 1.0, rate, rate * BURST.as_secs_f64(), self.now()).map_err(|wait| {
             let message = format!(
                 "more than {} calls a second without a key come from this address: slow down, or use a key",
                 self.limits.open_calls_per_address
@@ -359,24 +434,25 @@ impl Table {
             return Ok(());
         }
         let mut shard = self.shard(key);
-        let Shard { buckets, swept } = &mut *shard;
-        let used = buckets.get(&key).map_or(0.0, |bucket| bucket.at(now));
+        let used = shard.used(key, now);
         if used + cost > most {
             return Err(Duration::from_secs_f64((used + cost - most) / rate));
         }
-        if buckets.len() >= BUCKETS_PER_SHARD && !buckets.contains_key(&key) {
-            // Whoever has used nothing lately is as good as unknown.
-            if now - *swept >= SWEEP_EVERY {
-                *swept = now;
-                buckets.retain(|_, bucket| bucket.at(now) > 0.0);
-            }
-            if buckets.len() >= BUCKETS_PER_SHARD {
-                self.uncounted.fetch_add(1, Relaxed);
-                return Ok(());
-            }
+        if shard.has_room_for(key, now) {
+            shard.buckets.insert(key, Bucket { used: used + cost, at: now, rate });
+        } else {
+            self.uncounted.fetch_add(1, Relaxed);
         }
-        buckets.insert(key, Bucket { used: used + cost, at: now, rate });
         Ok(())
+    }
+
+    /// Uses `cost`, whether it is there or not, until `most` is used.
+    fn add(&self, key: u64, cost: f64, rate: f64, most: f64, now: f64) {
+        let mut shard = self.shard(key);
+        if rate > 0.0 && shard.has_room_for(key, now) {
+            let used = (shard.used(key, now) + cost).min(most);
+            shard.buckets.insert(key, Bucket { used, at: now, rate });
+        }
     }
 
     fn shard(&self, key: u64) -> std::sync::MutexGuard<'_, Shard> {
@@ -416,6 +492,61 @@ mod tests {
         assert!(table.take(7, 1.0, 1.0, 5.0, 101.0).is_err(), "… and only one");
         assert_eq!(table.take(8, 1.0, 1.0, 5.0, 101.0), Ok(()), "others are not concerned");
         assert_eq!(table.take(7, 1.0, 0.0, 0.0, 101.0), Ok(()), "0 is no limit");
+    }
+
+    #[test]
+    fn what_is_used_beyond_a_bucket_has_to_come_back_first() {
+        let table = Table::default();
+        table.add(7, 19.0, 10.0, 60.0, 100.0);
+        assert_eq!(table.take(7, 1.0, 10.0, 50.0, 100.0), Ok(()), "20 of 50");
+        table.add(7, 1_000.0, 10.0, 60.0, 100.0);
+        assert_eq!(table.take(7, 1.0, 10.0, 50.0, 100.0), Err(Duration::from_millis(1_100)), "60 at most");
+        assert_eq!(table.take(7, 1.0, 10.0, 50.0, 101.2), Ok(()));
+        table.add(8, 1_000.0, 0.0, 60.0, 100.0);
+        assert_eq!(table.take(8, 1.0, 0.0, 0.0, 100.0), Ok(()), "0 is no limit");
+    }
+
+    #[test]
+    fn a_wrong_call_costs_as_much_as_twenty() {
+        let throttle = throttle();
+        let stranger = |last| Caller::nobody(IpAddr::from([203, 0, 113, last]));
+        // 500 a second and 2,500 at once: so many may be wrong, and hardly more while this goes on.
+        let passed = |last, code| {
+            let calls = (0..200).take_while(|_| throttle.call(&stranger(last), false).is_ok());
+            calls.inspect(|_| throttle.answered(&stranger(last), code)).count()
+        };
+        for (last, code) in
+            [Code::InvalidArgument, Code::OutOfRange, Code::Unimplemented, Code::Internal].iter().enumerate()
+        {
+            let passed = passed(last as u8, *code);
+            assert!((125..200).contains(&passed), "{passed} were {code:?}");
+        }
+        for (last, code) in [Code::Ok, Code::NotFound, Code::Unavailable, Code::PermissionDenied].iter().enumerate() {
+            assert_eq!(passed(100 + last as u8, *code), 200, "{code:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_held_back_where_there_is_room_for_it() {
+        let throttle = throttle();
+        let hold = |wait| Box::pin(throttle.hold_back(Duration::from_secs(wait)));
+        let mut poller = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(hold(0).as_mut().poll(&mut poller).is_ready(), "nothing to wait for");
+        let mut held: Vec<_> = (0..HELD_BACK_AT_ONCE).map(|_| hold(60)).collect();
+        assert!(held.iter_mut().all(|one| one.as_mut().poll(&mut poller).is_pending()));
+        assert!(hold(60).as_mut().poll(&mut poller).is_ready(), "no more than so many");
+        // Whoever goes away makes room, and nobody waits for a minute.
+        drop(held.pop());
+        hold(60).await;
+    }
+
+    #[test]
+    fn who_is_not_known_waits_where_many_are_not() {
+        let throttle = Throttle::new(Limits { open_calls_per_address: 1, ..Limits::default() });
+        let site = IpAddr::from([203, 0, 113, 9]);
+        assert_eq!(throttle.not_known(site), Duration::ZERO);
+        assert!((0..50).any(|_| !throttle.not_known(site).is_zero()));
+        assert!(throttle.open_call(site).is_ok(), "that is counted apart");
     }
 
     #[test]

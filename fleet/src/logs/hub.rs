@@ -99,16 +99,23 @@ impl Hub {
         }
     }
 
-    /// Shows the entries of a block to the part's followers, each as it is in the block.
-    pub fn publish(&self, part_id: &str, block: i64, entries: Vec<Bytes>) {
+    /// Shows the entries of a block to the part's followers, each as it is in the block: to one after the other, with
+    /// others' turns in between. Woken at once, all of them would be answered before any call that comes meanwhile.
+    pub async fn publish(&self, part_id: &str, block: i64, entries: Vec<Bytes>) {
         if entries.is_empty() {
             return;
         }
         let Some(watched) = held(&self.parts).get(part_id).cloned() else { return };
-        let mut ring = held(&watched.ring);
-        entries.into_iter().for_each(|entry| ring.push(block, entry));
-        drop(ring);
-        watched.arrived.notify_waiters();
+        let followers = {
+            let mut ring = held(&watched.ring);
+            entries.into_iter().for_each(|entry| ring.push(block, entry));
+            ring.followers
+        };
+        // Whoever does not wait looks into the ring before it does; who waits longest is woken first, so that all are.
+        for _ in 0..followers {
+            watched.arrived.notify_one();
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Follows a part; sees what is in blocks after `since`.

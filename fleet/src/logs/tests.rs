@@ -451,7 +451,7 @@ async fn a_slow_reader_is_told_what_it_missed() {
     let hub = Hub::default();
     let mut follower = hub.follow("p", 0, everything()).expect("follows");
     for hundred in 0..12 {
-        hub.publish("p", 1, (0..100).map(|n| stored(&(hundred * 100 + n).to_string())).collect());
+        hub.publish("p", 1, (0..100).map(|n| stored(&(hundred * 100 + n).to_string())).collect()).await;
     }
     let first = follower.next().await;
     assert_eq!((first.missed, first.lines.len()), (200, 100));
@@ -465,12 +465,32 @@ async fn a_slow_reader_is_told_what_it_missed() {
         assert_eq!((next.missed, texts(next)[0].clone()), (0, (hundred * 100).to_string()));
     }
     // What cannot be read is left out, and neither ends the stream nor holds up the rest.
-    hub.publish("p", 1, vec![stored("before"), bytes::Bytes::from_static(&[0xff]), stored("after")]);
+    hub.publish("p", 1, vec![stored("before"), bytes::Bytes::from_static(&[0xff]), stored("after")]).await;
     assert_eq!(texts(follower.next().await), ["before", "after"]);
     // Long lines push each other out by their bytes.
-    hub.publish("p", 2, (0..100).map(|_| stored(&"x".repeat(TEXT_MAX_BYTES))).collect());
+    hub.publish("p", 2, (0..100).map(|_| stored(&"x".repeat(TEXT_MAX_BYTES))).collect()).await;
     let long = follower.next().await;
     assert!(long.missed > 60 && long.missed + long.lines.len() as u64 == 100, "{} missed", long.missed);
+}
+
+#[tokio::test]
+async fn all_who_wait_are_shown_a_line_with_turns_for_others_in_between() {
+    let (hub, readers) = (Hub::default(), 10);
+    let mut waiting = tokio::task::JoinSet::new();
+    for _ in 0..readers {
+        let mut follower = hub.follow("p", 0, everything()).expect("follows");
+        waiting.spawn(async move { texts(follower.next().await) });
+    }
+    // All of them run until they wait.
+    tokio::task::yield_now().await;
+    let (mut shown, mut turns) = (std::pin::pin!(hub.publish("p", 1, vec![stored("line")])), 0);
+    let done = std::future::poll_fn(|poller| {
+        turns += 1;
+        shown.as_mut().poll(poller)
+    });
+    done.await;
+    assert!(turns > readers, "{turns} turns for {readers} readers");
+    assert_eq!(waiting.join_all().await, vec![["line"]; readers]);
 }
 
 #[test]

@@ -50,12 +50,13 @@ async fn a_key_that_hurries_is_told_when_to_come_again_and_others_go_on() {
     // As JSON, for who reads statuses of HTTP.
     let token = format!("Bearer {}", owner.client.token.clone().unwrap());
     let headers = [("Content-Type", "application/json"), ("Authorization", &*token)];
+    // Several at once: one that comes alone finds room again, because those before it were told late.
+    let asked = || ask(&world, "POST", "/viam.app.v1.AppService/ListOrganizations", &headers, b"{}");
     let refused = loop {
-        let answer = ask(&world, "POST", "/viam.app.v1.AppService/ListOrganizations", &headers, b"{}").await;
-        if answer.status != 200 {
-            break answer;
+        let (first, second, third) = tokio::join!(asked(), asked(), asked());
+        if let Some(refused) = [first, second, third].into_iter().find(|answer| answer.status != 200) {
+            break refused;
         }
-        hurried().await;
     };
     assert_eq!((refused.status, refused.header("retry-after")), (429, Some("1")));
     assert_eq!(refused.json()["code"], json!("resource_exhausted"));
@@ -89,6 +90,29 @@ async fn what_devices_ask_for_costs_little() {
         }
     });
     assert!(refused.await.iter().any(|status| status.code() == Code::ResourceExhausted));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_key_whose_calls_are_wrong_again_and_again_is_refused_like_one_that_hurries() {
+    // 50 at once and 10 a second, of which a wrong one takes 20.
+    let world = World::with(|options| options.limits = Limits { calls_per_key: 10, ..Limits::default() }).await;
+    let (owner, other) = (world.owner("Acme").await, world.owner("Other").await);
+    let wrong = |client: &Client| {
+        let client = client.clone();
+        async move {
+            code(client.app::<_, GetRobotPartResponse>("GetRobotPart", GetRobotPartRequest { id: "x".into() }).await)
+        }
+    };
+    let mut codes = Vec::new();
+    while codes.len() < AT_ONCE && codes.last() != Some(&Code::ResourceExhausted) {
+        codes.push(wrong(&owner.client).await);
+    }
+    assert_eq!(codes.pop(), Some(Code::ResourceExhausted), "{codes:?}");
+    assert!(!codes.is_empty() && codes.iter().all(|code| *code == Code::InvalidArgument), "{codes:?}");
+    let status = list(&owner.client).await.err().filter(|status| status.code() == Code::ResourceExhausted);
+    assert!(status.is_none_or(|status| status.message().contains("one that is wrong counts as 20")));
+    assert_eq!(code(list(&other.client).await), Code::Ok, "another key is not concerned");
     world.end().await;
 }
 

@@ -55,7 +55,9 @@ const AT_ONCE: usize = 32;
 /// Callers who behave, and how long each waits between two calls.
 const CALLERS: usize = 4;
 const PAUSE: Duration = Duration::from_millis(5);
-/// Threads that do not.
+/// Lines that each part writes, by second, while nobody reads them: many times what a talkative device does.
+const LINES: u64 = 1_000;
+/// Threads that do not behave.
 const ABUSERS: usize = 4;
 
 /// Each is alone, beside abuse, and beside a neighbour that is told the same: what changes from minute to minute changes
@@ -109,13 +111,15 @@ pub(crate) async fn measure(folder: &Path, secs: u64, table: &mut Table) -> Resu
         for _ in 0..arg("rounds", ROUNDS).max(1) {
             tokio::time::sleep(SETTLES).await;
             let alone = callers().await?;
-            let abuse = Abuse::begin(&server, processors, None)?;
+            let length = Duration::from_secs(secs);
+            let usual = Pace { turns: None, lines: LINES * secs * parts.len() as u64, length };
+            let abuse = Abuse::begin(&server, processors, usual)?;
             let beside = callers().await;
             let done = abuse.end()?;
             let beside = beside?;
             tokio::time::sleep(SETTLES).await;
-            let pace = Pace { turns: done.turns, lines: done.lines, length: Duration::from_secs(secs) };
-            let abuse = Abuse::begin(&listener, processors, Some(pace))?;
+            let same = Pace { turns: Some(done.turns), lines: done.lines, length };
+            let abuse = Abuse::begin(&listener, processors, same)?;
             let elsewhere = callers().await;
             let turns_elsewhere = abuse.end()?.turns;
             let (turns, lines) = (done.turns, done.lines);
@@ -215,16 +219,16 @@ struct Target {
 /// Not faster than this.
 #[derive(Clone, Copy)]
 struct Pace {
-    turns: u64,
+    /// As fast as they are answered without.
+    turns: Option<u64>,
     lines: u64,
     length: Duration,
 }
 
 impl Pace {
-    /// Until so much of `whole` is due, or it is over.
-    fn wait(pace: Option<Self>, over: &AtomicBool, begun: Instant, done: u64, whole: fn(Self) -> u64) {
-        let Some(pace) = pace else { return };
-        let due = pace.length.mul_f64(done as f64 / whole(pace).max(1) as f64);
+    /// Until `done` of `whole` are due, or it is over.
+    fn wait(self, over: &AtomicBool, begun: Instant, done: u64, whole: u64) {
+        let due = self.length.mul_f64(done as f64 / whole.max(1) as f64);
         while !over.load(Relaxed)
             && let Some(left) = due.checked_sub(begun.elapsed())
         {
@@ -254,7 +258,7 @@ struct Done {
 }
 
 impl Abuse {
-    fn begin(target: &Target, processors: Processors, pace: Option<Pace>) -> Result<Self, Trouble> {
+    fn begin(target: &Target, processors: Processors, pace: Pace) -> Result<Self, Trouble> {
         let over = Arc::new(AtomicBool::new(false));
         let idle = open_idle(&target.address);
         let tails = open_tails(target)?;
@@ -282,7 +286,10 @@ impl Abuse {
                     if over.load(Relaxed) {
                         return (turn - number) as u64;
                     }
-                    Pace::wait(pace, &over, begun, turns.fetch_add(1, Relaxed), |pace| pace.turns);
+                    let turns = turns.fetch_add(1, Relaxed);
+                    if let Some(all) = pace.turns {
+                        pace.wait(&over, begun, turns, all);
+                    }
                     let said = match turn % 4 {
                         0 => garbage(&target.address, turn),
                         1 => huge(&target.address, &target.token),
@@ -426,14 +433,14 @@ fn open_tails(Target { address, token, parts, .. }: &Target) -> Result<Vec<TcpSt
 fn flood(
     Target { address, behaving: token, parts, .. }: &Target,
     over: &AtomicBool,
-    pace: Option<Pace>,
+    pace: Pace,
 ) -> Result<u64, String> {
     let (mut stream, mut lines, begun) = (None, 0, Instant::now());
     for part in parts.iter().cycle() {
         if over.load(Relaxed) {
             break;
         }
-        Pace::wait(pace, over, begun, lines, |pace| pace.lines);
+        pace.wait(over, begun, lines, pace.lines);
         let entry = |n| LogEntry {
             level: "info".into(),
             message: format!("{lines} {n} {}", "x".repeat(200)),
@@ -479,8 +486,9 @@ fn huge(address: &str, token: &str) -> String {
     let mut prefix = vec![0];
     prefix.extend(bytes.to_be_bytes());
     let _ = stream.write_all(&prefix);
-    let chunk = vec![b'x'; 1 << 20];
-    for _ in 0..64 {
+    // Some systems let nobody else run until a write is done.
+    let chunk = vec![b'x'; 64 << 10];
+    for _ in 0..bytes as usize / chunk.len() {
         if stream.write_all(&chunk).is_err() {
             break;
         }
