@@ -50,6 +50,8 @@ impl Feed {
                     && let Some(body) = db.read(|tx| store::body(tx, *id)).await?
                 {
                     hub.publish(part, *id, block::entries(*id, body)).await;
+                    // Under a flood there are many: calls go in between.
+                    tokio::task::yield_now().await;
                 }
                 *read = Some(*id);
             }

@@ -8,7 +8,10 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
 };
 
 use api::pb::platform::{app::v1::TailRobotPartLogsResponse, common::v1::LogEntry};
@@ -25,6 +28,8 @@ const RING_MAX_LINES: usize = 1_000;
 const RING_MAX_BYTES: usize = 1 << 20;
 /// Lines in one message to a reader.
 const BATCH_MAX_LINES: usize = 100;
+/// Of those who wait for a line, as many are woken before others have their turn.
+const WOKEN_AT_ONCE: usize = 8;
 /// Readers of one part: a team that looks at an accident together.
 const FOLLOWERS_PER_PART_MAX: usize = 64;
 
@@ -39,6 +44,8 @@ pub struct Hub {
 struct Watched {
     ring: Mutex<Ring>,
     arrived: Notify,
+    /// Followers that wait for the next line, or are about to look whether they have to.
+    waiting: AtomicUsize,
     /// Set once: there will be no more lines, because there is no such part any more.
     gone: watch::Sender<bool>,
 }
@@ -99,21 +106,23 @@ impl Hub {
         }
     }
 
-    /// Shows the entries of a block to the part's followers, each as it is in the block: to one after the other, with
-    /// others' turns in between. Woken at once, all of them would be answered before any call that comes meanwhile.
+    /// Shows the entries of a block to the part's followers, each as it is in the block: to a few at a time, with others'
+    /// turns in between. Woken at once, all of them would be answered before any call that comes meanwhile.
     pub async fn publish(&self, part_id: &str, block: i64, entries: Vec<Bytes>) {
         if entries.is_empty() {
             return;
         }
         let Some(watched) = held(&self.parts).get(part_id).cloned() else { return };
-        let followers = {
+        {
             let mut ring = held(&watched.ring);
             entries.into_iter().for_each(|entry| ring.push(block, entry));
-            ring.followers
-        };
-        // Whoever does not wait looks into the ring before it does; who waits longest is woken first, so that all are.
-        for _ in 0..followers {
-            watched.arrived.notify_one();
+        }
+        // Whoever begins to wait later has looked into the ring after this line came; who waits longest is woken first.
+        let mut waiting = watched.waiting.load(SeqCst);
+        while waiting > 0 {
+            let woken = waiting.min(WOKEN_AT_ONCE);
+            (0..woken).for_each(|_| watched.arrived.notify_one());
+            waiting -= woken;
             tokio::task::yield_now().await;
         }
     }
@@ -122,7 +131,12 @@ impl Hub {
     pub fn follow(&self, part_id: &str, since: i64, wanted: Wanted) -> Result<Follower, Refusal> {
         let mut parts = held(&self.parts);
         let watched = parts.entry(part_id.to_owned()).or_insert_with(|| {
-            Arc::new(Watched { ring: Mutex::default(), arrived: Notify::new(), gone: watch::Sender::new(false) })
+            Arc::new(Watched {
+                ring: Mutex::default(),
+                arrived: Notify::new(),
+                waiting: AtomicUsize::new(0),
+                gone: watch::Sender::new(false),
+            })
         });
         let mut ring = held(&watched.ring);
         if ring.followers >= FOLLOWERS_PER_PART_MAX {
@@ -221,6 +235,7 @@ impl Follower {
             let arrived = watched.arrived.notified();
             tokio::pin!(arrived);
             arrived.as_mut().enable();
+            let _waiting = Waiting::new(&watched.waiting);
             let (missed, lines, next) = held(&watched.ring).take(self.next, self.since, &self.wanted);
             self.next = next;
             if missed > 0 || !lines.is_empty() {
@@ -228,6 +243,22 @@ impl Follower {
             }
             arrived.await;
         }
+    }
+}
+
+/// Counts one that waits, until it is dropped.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
     }
 }
 

@@ -475,7 +475,7 @@ async fn a_slow_reader_is_told_what_it_missed() {
 
 #[tokio::test]
 async fn all_who_wait_are_shown_a_line_with_turns_for_others_in_between() {
-    let (hub, readers) = (Hub::default(), 10);
+    let (hub, readers) = (Hub::default(), 30);
     let mut waiting = tokio::task::JoinSet::new();
     for _ in 0..readers {
         let mut follower = hub.follow("p", 0, everything()).expect("follows");
@@ -489,8 +489,11 @@ async fn all_who_wait_are_shown_a_line_with_turns_for_others_in_between() {
         shown.as_mut().poll(poller)
     });
     done.await;
-    assert!(turns > readers, "{turns} turns for {readers} readers");
+    assert_eq!(turns, 5, "eight at a time");
     assert_eq!(waiting.join_all().await, vec![["line"]; readers]);
+    // Nobody waits any more: nobody is woken.
+    let nobody = std::pin::pin!(hub.publish("p", 2, vec![stored("line")]));
+    assert!(nobody.poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_ready());
 }
 
 #[test]
