@@ -9,12 +9,14 @@ mod doors;
 mod downloads;
 mod fleet;
 mod idle;
+mod nonsense;
 mod rounds;
 mod scale;
 mod storm;
 mod subject;
 mod table;
 mod updates;
+mod web;
 mod yardsticks;
 
 use std::{fs, path::PathBuf, time::SystemTime};

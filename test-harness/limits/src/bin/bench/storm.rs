@@ -40,10 +40,11 @@ use test_harness::real::{
 
 use crate::{
     Trouble,
-    abuse::{framed, head, raise_descriptors},
+    abuse::raise_descriptors,
     fleet::{resident_mb, token},
     subject::Certificate,
     table::{Table, rounded},
+    web::{framed, head},
 };
 
 /// Threads that connect.
