@@ -79,7 +79,7 @@ async fn send(
     headers: &HeaderMap,
     caller: Caller,
 ) -> Result<Response<Body>, Refusal> {
-    context.throttle.call(&caller, true)?;
+    context.throttle.late(context.throttle.call(&caller, true)).await?;
     let wanted = path.strip_prefix(PATH).unwrap_or_default().splitn(4, '/').collect::<Vec<_>>();
     let [owner, name, version, platform] = wanted[..] else {
         return Err(Refusal::invalid(

@@ -23,7 +23,7 @@ pub(super) async fn answer(context: &Context, request: Request<Body>, peer: &Pee
     if needs_key && (answer.status().is_success() || answer.status() == StatusCode::NOT_MODIFIED) {
         match answer.extensions_mut().remove::<Caller>() {
             Some(caller) => {
-                if let Err(refusal) = peer.seat.held_by(&caller, &context.throttle) {
+                if let Err(refusal) = context.throttle.late(peer.seat.held_by(&caller, &context.throttle)).await {
                     answer = sentence(http_status(Code::ResourceExhausted), &format!("{}\n", refusal.message()));
                 }
             }
@@ -49,7 +49,7 @@ async fn sent(context: &Context, request: Request<Body>, peer: &Peer) -> Respons
             install::credentials(context, request.headers(), request.uri().query().unwrap_or_default(), from).await
         }
         _ if let Some(secret) = path.strip_prefix(people::PATH) => {
-            if let Err(refusal) = context.throttle.open_call(from) {
+            if let Err(refusal) = context.throttle.late(context.throttle.open_call(from)).await {
                 return sentence(http_status(Code::ResourceExhausted), &format!("{}\n", refusal.message()));
             }
             invitation::answer(context, request.method(), secret, from).await

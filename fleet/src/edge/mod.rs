@@ -9,6 +9,7 @@ mod alias;
 mod authenticate;
 mod balancer;
 mod body;
+mod buckets;
 mod calls;
 mod codec;
 mod http;
@@ -158,19 +159,15 @@ impl Services {
                         return Err((Caller::nobody(peer.ip), refusal.into()));
                     }
                 };
-                if let Err(refusal) = peer.seat.held_by(&caller, throttle) {
-                    throttle.hold_back(refusal.wait()).await;
+                if let Err(refusal) = throttle.late(peer.seat.held_by(&caller, throttle)).await {
                     return Err((caller, refusal.into()));
                 }
                 caller
             }
         };
-        match self.permitted(path, &caller) {
+        match throttle.late(self.permitted(path, &caller)).await {
             Ok(permit) => Ok((caller, permit)),
-            Err(refusal) => {
-                throttle.hold_back(refusal.wait()).await;
-                Err((caller, refusal.into()))
-            }
+            Err(refusal) => Err((caller, refusal.into())),
         }
     }
 

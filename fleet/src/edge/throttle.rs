@@ -5,8 +5,7 @@
 //! organization may share one. Only those who have shown nothing are counted by address, and of sign-ins only the
 //! wrong ones, which are slowed down while the right ones come in. A call that is wrong in itself costs as much as many
 //! right ones, and who is told to come again is told it late: whoever asks the next thing as soon as it is answered is
-//! slowed down by that, and not fed with refusals. Owns the counting in bounded memory; when the table is full of busy
-//! callers, new ones are let pass uncounted.
+//! slowed down by that, and not fed with refusals. Owns what is limited and how much; the counting is `buckets.rs`.
 
 use std::{
     collections::HashMap,
@@ -22,19 +21,13 @@ use std::{
 use tokio::sync::Semaphore;
 use tonic::Code;
 
-use super::slow::Unread;
+use super::{buckets::Table, slow::Unread};
 use crate::{
     authn::{Caller, Who},
     limits::CONNECTIONS_MAX,
     refusal::Refusal,
 };
 
-/// Shares of the table, so that callers seldom wait for each other.
-const SHARDS: usize = 16;
-/// Of one share; about 50 bytes each, 100,000 in a table.
-const BUCKETS_PER_SHARD: usize = 6_250;
-/// Seconds between two searches for the quiet in a full share.
-const SWEEP_EVERY: f64 = 1.0;
 /// A bucket holds what this time lets through: who was quiet may hurry.
 const BURST: Duration = Duration::from_secs(5);
 /// What a device asks for costs a tenth of other calls: it is cheaper, and one key may serve many devices.
@@ -141,55 +134,6 @@ pub struct Throttle {
     refused: [AtomicU64; Limit::ALL.len()],
 }
 
-/// Buckets by key.
-#[derive(Default)]
-struct Table {
-    shards: [Mutex<Shard>; SHARDS],
-    uncounted: AtomicU64,
-}
-
-/// A share of the table.
-#[derive(Default)]
-struct Shard {
-    buckets: HashMap<u64, Bucket>,
-    /// When the quiet were last forgotten: looking through all for each newcomer would be the greater harm.
-    swept: f64,
-}
-
-impl Shard {
-    fn used(&self, key: u64, now: f64) -> f64 {
-        self.buckets.get(&key).map_or(0.0, |bucket| bucket.at(now))
-    }
-
-    /// Whether that one can be counted. Whoever has used nothing lately is as good as unknown, and makes room.
-    fn has_room_for(&mut self, key: u64, now: f64) -> bool {
-        if self.buckets.len() < BUCKETS_PER_SHARD || self.buckets.contains_key(&key) {
-            return true;
-        }
-        if now - self.swept >= SWEEP_EVERY {
-            self.swept = now;
-            self.buckets.retain(|_, bucket| bucket.at(now) > 0.0);
-        }
-        self.buckets.len() < BUCKETS_PER_SHARD
-    }
-}
-
-/// What was used of a limit and has not come back yet.
-#[derive(Debug, Clone, Copy)]
-struct Bucket {
-    used: f64,
-    /// Seconds since the start of the server.
-    at: f64,
-    /// What comes back by second.
-    rate: f64,
-}
-
-impl Bucket {
-    fn at(self, now: f64) -> f64 {
-        (self.used - (now - self.at).max(0.0) * self.rate).max(0.0)
-    }
-}
-
 /// How many of something each has.
 #[derive(Default)]
 struct Counts(Mutex<HashMap<u64, u32>>);
@@ -284,8 +228,16 @@ impl Throttle {
         taken.err().unwrap_or_default()
     }
 
-    /// Waits before a refusal is told, for as long as it says that it takes.
-    pub async fn hold_back(&self, wait: Duration) {
+    /// Tells a refusal late: when the same would be let through, as far as that is known.
+    pub async fn late<T>(&self, outcome: Result<T, Refusal>) -> Result<T, Refusal> {
+        if let Err(refusal) = &outcome {
+            self.hold_back(refusal.wait()).await;
+        }
+        outcome
+    }
+
+    /// Waits for that long, if there is room for one that waits.
+    pub(super) async fn hold_back(&self, wait: Duration) {
         if !wait.is_zero()
             && let Ok(_place) = self.held_back.try_acquire()
         {
@@ -390,7 +342,7 @@ impl Throttle {
 
     /// How often somebody was let pass because the table was full of others: of callers, and of wrong sign-ins.
     pub fn uncounted(&self) -> [(&'static str, u64); 2] {
-        [("callers", self.callers.uncounted.load(Relaxed)), ("sign_ins", self.wrong.uncounted.load(Relaxed))]
+        [("callers", self.callers.uncounted()), ("sign_ins", self.wrong.uncounted())]
     }
 
     fn of_sign_in(&self, from: IpAddr, id: &str) -> [(u64, f64, f64); 2] {
@@ -427,40 +379,6 @@ impl Throttle {
     }
 }
 
-impl Table {
-    /// Uses `cost` of what there is, or says how long until it would be there.
-    fn take(&self, key: u64, cost: f64, rate: f64, most: f64, now: f64) -> Result<(), Duration> {
-        if rate <= 0.0 {
-            return Ok(());
-        }
-        let mut shard = self.shard(key);
-        let used = shard.used(key, now);
-        if used + cost > most {
-            return Err(Duration::from_secs_f64((used + cost - most) / rate));
-        }
-        if shard.has_room_for(key, now) {
-            shard.buckets.insert(key, Bucket { used: used + cost, at: now, rate });
-        } else {
-            self.uncounted.fetch_add(1, Relaxed);
-        }
-        Ok(())
-    }
-
-    /// Uses `cost`, whether it is there or not, until `most` is used.
-    fn add(&self, key: u64, cost: f64, rate: f64, most: f64, now: f64) {
-        let mut shard = self.shard(key);
-        if rate > 0.0 && shard.has_room_for(key, now) {
-            let used = (shard.used(key, now) + cost).min(most);
-            shard.buckets.insert(key, Bucket { used, at: now, rate });
-        }
-    }
-
-    fn shard(&self, key: u64) -> std::sync::MutexGuard<'_, Shard> {
-        let shard = &self.shards[(key % SHARDS as u64) as usize];
-        shard.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// Whom an address stands for: with IPv6 everybody has 2^64 of them.
 pub(super) fn network(from: IpAddr) -> IpAddr {
     match from {
@@ -475,35 +393,10 @@ pub(super) fn network(from: IpAddr) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::edge::buckets::BUCKETS;
 
     fn throttle() -> Throttle {
         Throttle::new(Limits::default())
-    }
-
-    #[test]
-    fn a_bucket_lets_a_burst_through_and_then_its_rate() {
-        let table = Table::default();
-        for call in 0..5 {
-            assert_eq!(table.take(7, 1.0, 1.0, 5.0, 100.0), Ok(()), "call {call} of the burst");
-        }
-        assert_eq!(table.take(7, 1.0, 1.0, 5.0, 100.0), Err(Duration::from_secs(1)), "the sixth waits");
-        assert_eq!(table.take(7, 1.0, 1.0, 5.0, 100.5), Err(Duration::from_millis(500)));
-        assert_eq!(table.take(7, 1.0, 1.0, 5.0, 101.0), Ok(()), "after the wait there is room for one …");
-        assert!(table.take(7, 1.0, 1.0, 5.0, 101.0).is_err(), "… and only one");
-        assert_eq!(table.take(8, 1.0, 1.0, 5.0, 101.0), Ok(()), "others are not concerned");
-        assert_eq!(table.take(7, 1.0, 0.0, 0.0, 101.0), Ok(()), "0 is no limit");
-    }
-
-    #[test]
-    fn what_is_used_beyond_a_bucket_has_to_come_back_first() {
-        let table = Table::default();
-        table.add(7, 19.0, 10.0, 60.0, 100.0);
-        assert_eq!(table.take(7, 1.0, 10.0, 50.0, 100.0), Ok(()), "20 of 50");
-        table.add(7, 1_000.0, 10.0, 60.0, 100.0);
-        assert_eq!(table.take(7, 1.0, 10.0, 50.0, 100.0), Err(Duration::from_millis(1_100)), "60 at most");
-        assert_eq!(table.take(7, 1.0, 10.0, 50.0, 101.2), Ok(()));
-        table.add(8, 1_000.0, 0.0, 60.0, 100.0);
-        assert_eq!(table.take(8, 1.0, 0.0, 0.0, 100.0), Ok(()), "0 is no limit");
     }
 
     #[test]
@@ -550,21 +443,6 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_bounded_and_forgets_the_quiet_first() {
-        let table = Table::default();
-        let all = BUCKETS_PER_SHARD * SHARDS;
-        for key in 0..2 * all as u64 {
-            // Each has used two of what comes back by one a second.
-            let _ = table.take(key, 2.0, 1.0, 5.0, 0.0);
-        }
-        let kept = || table.shards.iter().map(|shard| shard.lock().unwrap().buckets.len()).sum::<usize>();
-        assert_eq!(kept(), all, "full of busy callers: the rest is not counted");
-        assert_eq!(table.uncounted.load(Relaxed), all as u64, "and that is told");
-        assert_eq!(table.take(u64::MAX, 1.0, 1.0, 5.0, 60.0), Ok(()));
-        assert!(kept() < all, "the quiet make room");
-    }
-
-    #[test]
     fn wrong_sign_ins_are_slowed_down_by_id_and_by_address() {
         let throttle = throttle();
         // All in one moment.
@@ -585,7 +463,7 @@ mod tests {
     #[test]
     fn made_up_ids_leave_room_for_callers() {
         let throttle = Throttle::new(Limits { calls_per_key: 1, failures_per_address: u32::MAX, ..Limits::default() });
-        for id in 0..2 * BUCKETS_PER_SHARD * SHARDS {
+        for id in 0..2 * BUCKETS {
             let _ = throttle.sign_in_failed_at(IpAddr::from([203, 0, 113, 9]), &id.to_string(), 1.0);
         }
         let refused = (0..50).filter(|_| throttle.signed_in("one").is_err()).count();

@@ -33,11 +33,11 @@ pub async fn token(
 ) -> Result<String, Refusal> {
     match context.authn.authenticate(entity, kind, payload).await {
         Ok(token) => {
-            context.throttle.signed_in(entity)?;
+            context.throttle.late(context.throttle.signed_in(entity)).await?;
             Ok(token)
         }
         Err(refusal) if refusal.is_unauthenticated() => {
-            context.throttle.sign_in_failed(caller.from(), entity)?;
+            context.throttle.late(context.throttle.sign_in_failed(caller.from(), entity)).await?;
             Err(refusal)
         }
         Err(refusal) => Err(refusal),
