@@ -33,7 +33,11 @@ impl Call {
             let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(byte);
             (1..=ID_BYTES_MAX).contains(&id.len()) && id.as_bytes().iter().all(fits)
         });
-        Self { path: path.to_owned(), id: given.cloned().unwrap_or_else(new_id), started: Instant::now() }
+        let mut id = given.cloned().unwrap_or_else(new_id);
+        // No secret, but never said twice: in HTTP/2's table of headers each would push out what is, and be compared with
+        // all before it (RFC 7541, 7.1.3: what is sensitive is not kept there).
+        id.set_sensitive(true);
+        Self { path: path.to_owned(), id, started: Instant::now() }
     }
 
     /// The answer begins; of a unary call it is known how it ends.
