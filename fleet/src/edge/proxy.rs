@@ -13,6 +13,9 @@ pub struct Network {
     bits: u8,
 }
 
+/// Of an IPv6 address that stands for one of IPv4, what says so (RFC 4291, 2.5.5.2).
+const MAPPED_BITS: u8 = 96;
+
 /// It is not an address or a network.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("give an address such as 10.0.0.1 or a network such as 10.0.0.0/8 or fd00::/8")]
@@ -26,7 +29,14 @@ impl FromStr for Network {
         let address: IpAddr = address.parse().map_err(|_| NoNetwork)?;
         let most = if address.is_ipv4() { 32 } else { 128 };
         let bits = bits.map_or(Ok(most), |bits| bits.parse().map_err(|_| NoNetwork))?;
-        if bits > most { Err(NoNetwork) } else { Ok(Self { address, bits }) }
+        match (address.to_canonical(), bits) {
+            (_, bits) if bits > most => Err(NoNetwork),
+            // ::ffff:10.0.0.1 is 10.0.0.1: so are callers' addresses compared, however the port hears of them.
+            (IpAddr::V4(mapped), MAPPED_BITS..) if address.is_ipv6() => {
+                Ok(Self { address: mapped.into(), bits: bits - MAPPED_BITS })
+            }
+            _ => Ok(Self { address, bits }),
+        }
     }
 }
 
@@ -106,5 +116,13 @@ mod tests {
         }
         let network: Network = "192.0.2.128/25".parse().unwrap();
         assert!(network.has("192.0.2.200".parse().unwrap()) && !network.has("192.0.2.1".parse().unwrap()));
+        let same =
+            [("::ffff:10.0.0.1", "10.0.0.1"), ("::ffff:10.0.0.0/104", "10.0.0.0/8"), ("::ffff:0:0/96", "0.0.0.0/0")];
+        for (mapped, plain) in same {
+            assert_eq!(mapped.parse::<Network>(), plain.parse(), "{mapped:?}");
+        }
+        // Wider than what stands for IPv4: a network of IPv6.
+        let wider: Network = "::ffff:0:0/80".parse().unwrap();
+        assert!(wider.has("::1".parse().unwrap()) && !wider.has("10.0.0.1".parse().unwrap()));
     }
 }
