@@ -242,8 +242,14 @@ async fn look_up(
     granted: &Granted<Part, right::ReadRobotConfig>,
 ) -> Result<(Stored, Vec<SharedSecret>), Refusal> {
     let secret_reader = granted.also::<right::ReadRobotSecret>();
+    // Where it lies is in memory, by which it was granted; another server may have moved the machine since.
+    let location = granted.chain().locations.first().filter(|_| !context.store.state.is_shared());
     let found = context.store.read::<_, DbError>(|tx| {
-        let Some(part) = parts::get(tx, granted.id())? else { return Ok(None) };
+        let part = match location {
+            Some(location) => parts::get_in(tx, granted.id(), location)?,
+            None => parts::get(tx, granted.id())?,
+        };
+        let Some(part) = part else { return Ok(None) };
         let secrets = secret_reader.map(|granted| secrets::of_part(tx, &granted)).transpose()?.unwrap_or_default();
         Ok(Some((part, secrets)))
     });

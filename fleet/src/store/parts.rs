@@ -69,6 +69,14 @@ pub fn get(tx: &Tx<'_>, id: &str) -> Result<Option<Stored>, DbError> {
     tx.first(select!("WHERE p.id = $1"), &[id.into()], stored)
 }
 
+/// By id, of a machine that is known to lie in that location: its row is not looked for.
+pub fn get_in(tx: &Tx<'_>, id: &str, location: &str) -> Result<Option<Stored>, DbError> {
+    let sql = "SELECT p.id, p.machine_id, CAST($2 AS TEXT), p.name, p.dns_name, p.main, p.config, p.updated_at,
+                      p.restart_marked_at, p.created_at, s.last_access
+               FROM parts p LEFT JOIN part_presence s ON s.part_id = p.id WHERE p.id = $1";
+    tx.first(sql, &[id.into(), location.into()], stored)
+}
+
 /// Of a machine, the main part first.
 pub fn of_machine(tx: &Tx<'_>, machine: &str) -> Result<Vec<Stored>, DbError> {
     tx.all(select!("WHERE p.machine_id = $1 ORDER BY p.main DESC, p.created_at, p.id"), &[machine.into()], stored)
