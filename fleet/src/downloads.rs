@@ -144,7 +144,7 @@ async fn caller(context: &Context, headers: &HeaderMap, from: IpAddr) -> Result<
             return context.authn.caller(Some(&token), from).await;
         }
     }
-    context.authn.caller(bearer(headers), from).await
+    context.throttle.late_for_strangers(context.authn.caller(bearer(headers), from).await, from).await
 }
 
 /// The registry knows of a file that cannot be read: nothing the caller could do about it.

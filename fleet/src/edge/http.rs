@@ -23,8 +23,10 @@ pub(super) async fn answer(context: &Context, request: Request<Body>, peer: &Pee
     if needs_key && (answer.status().is_success() || answer.status() == StatusCode::NOT_MODIFIED) {
         match answer.extensions_mut().remove::<Caller>() {
             Some(caller) => {
-                if let Err(refusal) = context.throttle.late(peer.seat.held_by(&caller, &context.throttle)).await {
+                if let Err(refusal) = peer.seat.held_by(&caller, &context.throttle) {
+                    // In place of what was opened for it, which is closed before the refusal waits.
                     answer = sentence(http_status(Code::ResourceExhausted), &format!("{}\n", refusal.message()));
+                    context.throttle.hold_back(refusal.wait()).await;
                 }
             }
             None => peer.seat.signed_in(),
@@ -86,7 +88,8 @@ async fn metrics(context: &Context, headers: &HeaderMap, peer: &Peer) -> Respons
             let forwarded = headers.contains_key("x-forwarded-for") || headers.contains_key(header::FORWARDED);
             let here = peer.ip.is_loopback() && !forwarded && !peer.seat.is_brought();
             let by_key = async {
-                let caller = context.authn.caller(shown, peer.ip).await;
+                let caller =
+                    context.throttle.late_for_strangers(context.authn.caller(shown, peer.ip).await, peer.ip).await;
                 caller.is_ok_and(|caller| matches!(caller.who(), Who::ApiKey { .. }))
             };
             (here || by_key.await, "to this machine itself, or with a key's bearer token")

@@ -87,7 +87,10 @@ pub(super) async fn answer(
         Err((caller, status)) => (caller, Err(status)),
     };
     let key = context.throttle.of_caller(&caller);
-    let told = told.and_then(|content| slow::whole(&context.throttle, key, &call.path, content));
+    let told = match told {
+        Ok(content) => slow::whole(&context.throttle, key, &call.path, content).await,
+        Err(status) => Err(status),
+    };
     let code = told.as_ref().err().map_or(Code::Ok, Status::code);
     let mut answer = match told {
         Ok(content) if form == Form::Json => response(StatusCode::OK, "application/json", content),

@@ -152,12 +152,9 @@ impl Services {
             authenticate::Door::Open => Caller::nobody(peer.ip),
             authenticate::Door::Closed => {
                 let caller = self.context.authn.caller(authenticate::bearer(headers), peer.ip).await;
-                let caller = match caller {
+                let caller = match throttle.late_for_strangers(caller, peer.ip).await {
                     Ok(caller) => caller,
-                    Err(refusal) => {
-                        throttle.hold_back(throttle.not_known(peer.ip)).await;
-                        return Err((Caller::nobody(peer.ip), refusal.into()));
-                    }
+                    Err(refusal) => return Err((Caller::nobody(peer.ip), refusal.into())),
                 };
                 if let Err(refusal) = throttle.late(peer.seat.held_by(&caller, throttle)).await {
                     return Err((caller, refusal.into()));

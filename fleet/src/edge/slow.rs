@@ -19,6 +19,7 @@ use http_body_util::BodyExt;
 use tonic::{Status, body::Body};
 
 use super::throttle::{Limit, Throttle};
+use crate::refusal::Refusal;
 
 /// What is counted at all.
 const LARGE: usize = 64 << 10;
@@ -101,13 +102,13 @@ pub(super) async fn counted(
         Some(Err(other)) => (Bytes::new(), other.into_trailers().ok()),
         None => (Bytes::new(), None),
     };
-    let body = pieced(throttle, caller, path, pieces, trailers, Some(body))?;
+    let body = throttle.late(pieced(throttle, caller, path, pieces, trailers, Some(body))).await?;
     Ok(Response::from_parts(parts, body))
 }
 
 /// The same of an answer that is made already.
-pub(super) fn whole(throttle: &Throttle, caller: u64, path: &str, content: Bytes) -> Result<Body, Status> {
-    pieced(throttle, caller, path, content, None, None)
+pub(super) async fn whole(throttle: &Throttle, caller: u64, path: &str, content: Bytes) -> Result<Body, Status> {
+    Ok(throttle.late(pieced(throttle, caller, path, content, None, None)).await?)
 }
 
 fn pieced(
@@ -117,13 +118,13 @@ fn pieced(
     pieces: Bytes,
     trailers: Option<http::HeaderMap>,
     rest: Option<Body>,
-) -> Result<Body, Status> {
+) -> Result<Body, Refusal> {
     let mut place = None;
     if pieces.len() >= LARGE {
         place = throttle.unread.take(caller, pieces.len(), !only_reads(path));
         if place.is_none() {
             let message = "large answers are left unread: read them, or ask for less at once";
-            return Err(throttle.refuse(Limit::UnreadBytes, message.to_owned(), AGAIN_AFTER).into());
+            return Err(throttle.refuse(Limit::UnreadBytes, message.to_owned(), AGAIN_AFTER));
         }
     }
     Ok(Body::new(Pieces { pieces, trailers, rest, _place: place }))

@@ -219,16 +219,24 @@ impl Throttle {
         }
     }
 
-    /// Somebody showed no token, or no good one. How long the answer is to be held back where many such calls come from
-    /// that address: they are refused all the same, and a device whose token has ended is in no hurry.
-    pub fn not_known(&self, from: IpAddr) -> Duration {
+    /// Tells who showed no token, or no good one, late where many such calls come from that address: they are refused all
+    /// the same, and a device whose token has ended is in no hurry.
+    pub async fn late_for_strangers<T>(&self, known: Result<T, Refusal>, from: IpAddr) -> Result<T, Refusal> {
+        if known.as_ref().is_err_and(Refusal::is_unauthenticated) {
+            self.hold_back(self.not_known(from)).await;
+        }
+        known
+    }
+
+    /// How long such an answer is to be held back.
+    fn not_known(&self, from: IpAddr) -> Duration {
         let rate = f64::from(self.limits.open_calls_per_address);
         let key = self.key(&("not known", network(from)));
         let taken = self.callers.take(key, 1.0, rate, rate * BURST.as_secs_f64(), self.now());
         taken.err().unwrap_or_default()
     }
 
-    /// Tells a refusal late: when the same would be let through, as far as that is known.
+    /// Tells a refusal late: when the same would be let through, as far as that is known, and a second later at most.
     pub async fn late<T>(&self, outcome: Result<T, Refusal>) -> Result<T, Refusal> {
         if let Err(refusal) = &outcome {
             self.hold_back(refusal.wait()).await;
