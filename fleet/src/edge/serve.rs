@@ -55,7 +55,7 @@ const BACKLOG: i32 = 4096;
 /// Of what is written to a connection, as much as this waits in the system for its turn on the line; what the peer has not
 /// acknowledged yet comes on top. Without a bound the system takes megabytes for a peer that reads nothing, and work is
 /// done, and memory held, for whoever opens streams and looks away.
-const UNSENT_MAX: u32 = 128 * 1024;
+const UNSENT_MAX: u32 = 32 * 1024;
 
 /// What the port is.
 pub struct Edge {

@@ -49,7 +49,7 @@ impl Feed {
                 if hub.is_watched(part)
                     && let Some(body) = db.read(|tx| store::body(tx, *id)).await?
                 {
-                    hub.publish(part, *id, block::entries(*id, body)).await;
+                    hub.publish(part, *id, block::entries(*id, body));
                     // Under a flood there are many: calls go in between.
                     tokio::task::yield_now().await;
                 }

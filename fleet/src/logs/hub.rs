@@ -28,8 +28,6 @@ const RING_MAX_LINES: usize = 1_000;
 const RING_MAX_BYTES: usize = 1 << 20;
 /// Lines in one message to a reader.
 const BATCH_MAX_LINES: usize = 100;
-/// Of those who wait for a line, as many are woken before others have their turn.
-const WOKEN_AT_ONCE: usize = 8;
 /// Readers of one part: a team that looks at an accident together.
 const FOLLOWERS_PER_PART_MAX: usize = 64;
 
@@ -56,7 +54,18 @@ struct Ring {
     bytes: usize,
     /// The number of the next line; the oldest in the ring has this minus their count.
     next: u64,
+    /// Bytes of all lines so far, those that went included.
+    written: u64,
     followers: usize,
+    /// Those who wait for lines are being woken.
+    waking: bool,
+}
+
+/// All that came to a part until then.
+#[derive(PartialEq)]
+struct Mark {
+    lines: u64,
+    bytes: u64,
 }
 
 struct Line {
@@ -106,24 +115,18 @@ impl Hub {
         }
     }
 
-    /// Shows the entries of a block to the part's followers, each as it is in the block: to a few at a time, with others'
-    /// turns in between. Woken at once, all of them would be answered before any call that comes meanwhile.
-    pub async fn publish(&self, part_id: &str, block: i64, entries: Vec<Bytes>) {
+    /// Shows the entries of a block to the part's followers, each as it is in the block. Waits for none of them: those who
+    /// sleep are woken by a task of the part, while it has lines that it woke nobody for.
+    pub fn publish(&self, part_id: &str, block: i64, entries: Vec<Bytes>) {
         if entries.is_empty() {
             return;
         }
         let Some(watched) = held(&self.parts).get(part_id).cloned() else { return };
-        {
-            let mut ring = held(&watched.ring);
-            entries.into_iter().for_each(|entry| ring.push(block, entry));
-        }
-        // Whoever begins to wait later has looked into the ring after this line came; who waits longest is woken first.
-        let mut waiting = watched.waiting.load(SeqCst);
-        while waiting > 0 {
-            let woken = waiting.min(WOKEN_AT_ONCE);
-            (0..woken).for_each(|_| watched.arrived.notify_one());
-            waiting -= woken;
-            tokio::task::yield_now().await;
+        let mut ring = held(&watched.ring);
+        entries.into_iter().for_each(|entry| ring.push(block, entry));
+        if !std::mem::replace(&mut ring.waking, true) {
+            drop(ring);
+            tokio::spawn(async move { watched.wake_each().await });
         }
     }
 
@@ -164,9 +167,34 @@ impl Hub {
     }
 }
 
+impl Watched {
+    /// Wakes one follower after the other, whoever waits longest first, with everybody's turns in between: woken at once,
+    /// all of them would be answered before any call that comes meanwhile. When half of what the ring holds came since,
+    /// the others are woken without: none may miss a line only because its turn came late.
+    async fn wake_each(&self) {
+        loop {
+            let shown = held(&self.ring).mark();
+            // In the queue of those who wait are no more than these, and whoever comes later has looked into the ring after
+            // these lines came. One wake too many is a look for nothing.
+            for _ in 0..self.waiting.load(SeqCst) {
+                self.arrived.notify_one();
+                if !held(&self.ring).fills_since(&shown) {
+                    tokio::task::yield_now().await;
+                }
+            }
+            let mut ring = held(&self.ring);
+            if ring.mark() == shown {
+                ring.waking = false;
+                return;
+            }
+        }
+    }
+}
+
 impl Ring {
     fn push(&mut self, block: i64, stored: Bytes) {
         self.bytes += stored.len();
+        self.written += stored.len() as u64;
         self.lines.push_back(Line { stored, shown: OnceLock::new(), block });
         self.next += 1;
         // The newest line always stays, however long it is.
@@ -175,6 +203,16 @@ impl Ring {
                 self.bytes -= oldest.stored.len();
             }
         }
+    }
+
+    /// How far it is.
+    fn mark(&self) -> Mark {
+        Mark { lines: self.next, bytes: self.written }
+    }
+
+    /// Whether so much came since that a reader may soon miss some.
+    fn fills_since(&self, mark: &Mark) -> bool {
+        self.next - mark.lines >= RING_MAX_LINES as u64 / 2 || self.written - mark.bytes >= RING_MAX_BYTES as u64 / 2
     }
 
     /// The next lines from number `from` on, in blocks after `since`, that are wanted: what was missed, the lines, and
@@ -231,11 +269,12 @@ impl Follower {
     pub async fn next(&mut self) -> Batch {
         let watched = self.watched.clone();
         loop {
-            // Registered before looking: a line that arrives in between is not slept through.
+            // Counted before it stands in the queue, so that nobody in there is left out; in the queue before looking, so
+            // that a line that arrives in between is not slept through.
+            let _waiting = Waiting::new(&watched.waiting);
             let arrived = watched.arrived.notified();
             tokio::pin!(arrived);
             arrived.as_mut().enable();
-            let _waiting = Waiting::new(&watched.waiting);
             let (missed, lines, next) = held(&watched.ring).take(self.next, self.since, &self.wanted);
             self.next = next;
             if missed > 0 || !lines.is_empty() {

@@ -19,6 +19,8 @@ use crate::{
     store::{Address, Db, Durability, Migration, Place},
 };
 
+/// Whoever waits so long waits for ever.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 const NOW: Millis = 1_800_000_000_000;
 const TABLES: Migration =
     Migration { number: 1, name: "blocks", sql: include_str!("../../migrations/logs/0001_blocks.sql") };
@@ -451,7 +453,7 @@ async fn a_slow_reader_is_told_what_it_missed() {
     let hub = Hub::default();
     let mut follower = hub.follow("p", 0, everything()).expect("follows");
     for hundred in 0..12 {
-        hub.publish("p", 1, (0..100).map(|n| stored(&(hundred * 100 + n).to_string())).collect()).await;
+        hub.publish("p", 1, (0..100).map(|n| stored(&(hundred * 100 + n).to_string())).collect());
     }
     let first = follower.next().await;
     assert_eq!((first.missed, first.lines.len()), (200, 100));
@@ -465,10 +467,10 @@ async fn a_slow_reader_is_told_what_it_missed() {
         assert_eq!((next.missed, texts(next)[0].clone()), (0, (hundred * 100).to_string()));
     }
     // What cannot be read is left out, and neither ends the stream nor holds up the rest.
-    hub.publish("p", 1, vec![stored("before"), bytes::Bytes::from_static(&[0xff]), stored("after")]).await;
+    hub.publish("p", 1, vec![stored("before"), bytes::Bytes::from_static(&[0xff]), stored("after")]);
     assert_eq!(texts(follower.next().await), ["before", "after"]);
     // Long lines push each other out by their bytes.
-    hub.publish("p", 2, (0..100).map(|_| stored(&"x".repeat(TEXT_MAX_BYTES))).collect()).await;
+    hub.publish("p", 2, (0..100).map(|_| stored(&"x".repeat(TEXT_MAX_BYTES))).collect());
     let long = follower.next().await;
     assert!(long.missed > 60 && long.missed + long.lines.len() as u64 == 100, "{} missed", long.missed);
 }
@@ -476,24 +478,80 @@ async fn a_slow_reader_is_told_what_it_missed() {
 #[tokio::test]
 async fn all_who_wait_are_shown_a_line_with_turns_for_others_in_between() {
     let (hub, readers) = (Hub::default(), 30);
-    let mut waiting = tokio::task::JoinSet::new();
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let mut reading = tokio::task::JoinSet::new();
     for _ in 0..readers {
         let mut follower = hub.follow("p", 0, everything()).expect("follows");
-        waiting.spawn(async move { texts(follower.next().await) });
+        let tell = tell.clone();
+        reading.spawn(async move {
+            let mut read = Vec::new();
+            while read.last().is_none_or(|line| line != "last") {
+                read.extend(texts(follower.next().await));
+                tell.send(()).expect("is counted");
+            }
+            read
+        });
     }
+    let mut came = || std::iter::from_fn(|| told.try_recv().ok()).count();
     // All of them run until they wait.
     tokio::task::yield_now().await;
-    let (mut shown, mut turns) = (std::pin::pin!(hub.publish("p", 1, vec![stored("line")])), 0);
-    let done = std::future::poll_fn(|poller| {
-        turns += 1;
-        shown.as_mut().poll(poller)
-    });
-    done.await;
-    assert_eq!(turns, 5, "eight at a time");
-    assert_eq!(waiting.join_all().await, vec![["line"]; readers]);
-    // Nobody waits any more: nobody is woken.
-    let nobody = std::pin::pin!(hub.publish("p", 2, vec![stored("line")]));
-    assert!(nobody.poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_ready());
+    hub.publish("p", 1, vec![stored("line")]);
+    let (mut shown, mut most) = (0, 0);
+    while shown < readers {
+        tokio::task::yield_now().await;
+        let now = came();
+        (shown, most) = (shown + now, most.max(now));
+    }
+    assert_eq!((shown, most), (readers, 1));
+    // What comes while others still wait for their turn: nobody sleeps through it, and nobody is shown anything twice.
+    hub.publish("p", 2, vec![stored("second")]);
+    tokio::task::yield_now().await;
+    hub.publish("p", 3, vec![stored("last")]);
+    let read = tokio::time::timeout(PATIENCE, reading.join_all()).await.expect("nobody sleeps on");
+    assert_eq!(read, vec![["line", "second", "last"]; readers]);
+    assert_eq!(came(), readers + 1, "the first one was shown them one by one, the others both at once");
+}
+
+#[tokio::test]
+async fn nobody_misses_a_line_because_its_turn_comes_late() {
+    let (hub, blocks) = (Hub::default(), 50);
+    let mut reading = tokio::task::JoinSet::new();
+    for _ in 0..64 {
+        let mut follower = hub.follow("p", 0, everything()).expect("follows");
+        reading.spawn(async move {
+            let (mut missed, mut lines) = (0, 0);
+            while missed + lines < 100 * blocks {
+                let batch = follower.next().await;
+                (missed, lines) = (missed + batch.missed, lines + batch.lines.len() as u64);
+            }
+            missed
+        });
+    }
+    tokio::task::yield_now().await;
+    for block in 0..blocks {
+        hub.publish("p", 1 + block as i64, (0..100).map(|_| stored("line")).collect());
+        tokio::task::yield_now().await;
+    }
+    let missed = tokio::time::timeout(PATIENCE, reading.join_all()).await.expect("nobody sleeps on");
+    assert_eq!(missed, vec![0; 64]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_woken_for_a_line_that_it_does_not_want_takes_it_from_nobody() {
+    let hub = Hub::default();
+    let uninterested = Wanted::new(&[], true, None).expect("wanted");
+    for _ in 0..8 {
+        let mut follower = hub.follow("p", 0, uninterested.clone()).expect("follows");
+        tokio::spawn(async move { follower.next().await });
+    }
+    let mut follower = hub.follow("p", 0, everything()).expect("follows");
+    for number in 0..5_000 {
+        // Sometimes it waits already, sometimes it is about to.
+        hub.publish("p", 1 + number, vec![stored(&number.to_string())]);
+        let batch = tokio::time::timeout(PATIENCE, follower.next()).await.expect("it is woken");
+        assert_eq!(texts(batch), [number.to_string()]);
+    }
+    hub.end("p");
 }
 
 #[test]
