@@ -2,7 +2,7 @@
 //!
 //! Those who behave are timed alone, and while ten thousand connections say nothing, a thousand tails are not read, and
 //! others send frames that are none, messages of 64 MiB, documents that are too deep and texts that are no texts, as fast
-//! as they are answered. Whoever does that has a processor of its own and here there is none to give away, so the abusers
+//! as they are answered. One of the tails is read, and must see every line. Whoever does that has a processor of its own and here there is none to give away, so the abusers
 //! run where nobody else wants to; and the same is measured while they say the same as fast to a program that only listens:
 //! what callers feel then is the machine, and what is beyond it is the server. A second time the abusers are programs like
 //! any other. What is refused must be refused in so many words; nothing may be a fault of the server.
@@ -34,7 +34,7 @@ use limits::arg;
 use prost::Message as _;
 use test_harness::real::{
     device::Device,
-    fleet::{Fleet, call, init},
+    fleet::{Fleet, Owner, call, init},
     programs,
 };
 
@@ -42,8 +42,9 @@ use crate::{
     Trouble,
     fleet::{resident_mb, token},
     nonsense::{calls, garbage, huge},
+    reader::{self, Reader, Seen},
     table::Table,
-    web::{ask, framed, head, post},
+    web::{ask, framed, head, opened, post},
 };
 
 /// Connections that never say anything.
@@ -51,12 +52,14 @@ const IDLE: usize = 10_000;
 /// Tails that are never read: as many as one part may have, of several parts.
 const TAILS: usize = 1_000;
 const TAILS_PER_PART: usize = 64;
+/// A tail is open, however much else goes on.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(20);
 /// Connections opened without a pause.
 const AT_ONCE: usize = 32;
 /// Callers who behave, and how long each waits between two calls.
 const CALLERS: usize = 4;
 const PAUSE: Duration = Duration::from_millis(5);
-/// Lines that each part writes, by second, while nobody reads them: many times what a talkative device does.
+/// Lines that each part writes, by second, which one of their readers reads: many times what a talkative device does.
 const LINES: u64 = 1_000;
 /// Threads that do not behave.
 const ABUSERS: usize = 4;
@@ -76,7 +79,8 @@ enum Processors {
     Shared,
 }
 
-/// Adds a row for memory, two for time, and one that counts what the abusers heard.
+/// Adds rows for time, one for callers and one for who reads a log, with either share of the processors; one for memory,
+/// and one that counts what the abusers heard.
 pub(crate) async fn measure(folder: &Path, secs: u64, table: &mut Table) -> Result<(), Trouble> {
     raise_descriptors();
     let data = folder.join("abuse");
@@ -90,25 +94,28 @@ pub(crate) async fn measure(folder: &Path, secs: u64, table: &mut Table) -> Resu
     }
     let abusing = token(&client, &owner.key_id, "api-key", owner.key.expose())?;
     // Those who behave have a key of their own: limits are by key.
-    let behaving = own_key(&client, &owner.organization_id)?;
+    let other = other_owner(&client, &owner.organization_id)?;
+    let behaving = token(&client, &other.key_id, "api-key", other.key.expose())?;
+    let reading = fleet.client(&other)?;
     let mut sink = Command::new(programs::find("sink")?).stdout(Stdio::piped()).spawn()?;
     let mut line = String::new();
     BufReader::new(sink.stdout.take().ok_or("no output")?).read_line(&mut line)?;
-    let at = |address: &str, pid| Target {
+    let at = |address: &str, pid, reading| Target {
         address: address.to_owned(),
         pid,
+        reading,
         token: abusing.clone(),
         behaving: behaving.clone(),
         parts: parts.clone(),
         organization: owner.organization_id.clone(),
     };
-    let server = at(fleet.url.strip_prefix("http://").ok_or("not http")?, fleet.process.pid());
-    let listener = at(line.trim(), sink.id());
+    let server = at(fleet.url.strip_prefix("http://").ok_or("not http")?, fleet.process.pid(), Some(reading));
+    let listener = at(line.trim(), sink.id(), None);
     let callers = || callers(&server, Duration::from_secs(secs));
 
     let (mut memory, mut heard) = ((0, 0, 0), BTreeMap::<String, u64>::new());
     for processors in [Processors::LeftOver, Processors::Shared] {
-        let mut rounds = Vec::new();
+        let (mut rounds, mut seen) = (Vec::new(), Seen::default());
         for _ in 0..arg("rounds", ROUNDS).max(1) {
             tokio::time::sleep(SETTLES).await;
             let alone = callers().await?;
@@ -125,10 +132,12 @@ pub(crate) async fn measure(folder: &Path, secs: u64, table: &mut Table) -> Resu
             let turns_elsewhere = abuse.end()?.turns;
             let (turns, lines) = (done.turns, done.lines);
             rounds.push(Round { alone, beside, elsewhere: elsewhere?, turns, lines, turns_elsewhere });
+            seen.add(done.seen);
             memory = memory.max((done.resident_mb, done.open, done.lines));
             done.heard.into_iter().for_each(|(said, count)| *heard.entry(said).or_default() += count);
         }
         report(table, processors, &rounds);
+        told(table, processors, seen)?;
     }
     let (resident, open, lines) = memory;
     table.row(
@@ -163,11 +172,30 @@ struct Round {
     turns_elsewhere: u64,
 }
 
+impl Processors {
+    fn said(self) -> &'static str {
+        match self {
+            Self::LeftOver => "abusers on what processors have left",
+            Self::Shared => "abusers with as much of the processors as the server",
+        }
+    }
+}
+
+/// What became of the lines of one who read them.
+fn told(table: &mut Table, processors: Processors, seen: Seen) -> Result<(), Trouble> {
+    let (p50, p99) = seen.late().ok_or("who reads a log saw no line of it")?;
+    table.row(
+        &format!("abused: one who reads, {}", processors.said()),
+        format!("{} of {} lines", seen.lines(), seen.written),
+        "all",
+        format!("the median {} ms after it was made, one of a hundred {} ms", p50.as_millis(), p99.as_millis()),
+    );
+    Ok(())
+}
+
 fn report(table: &mut Table, processors: Processors, rounds: &[Round]) {
-    let (who, goal) = match processors {
-        Processors::LeftOver => ("abusers on what processors have left", "≤ 2"),
-        Processors::Shared => ("abusers with as much of the processors as the server", ""),
-    };
+    let who = processors.said();
+    let goal = if processors == Processors::LeftOver { "≤ 2" } else { "" };
     let times = |other: fn(&Round) -> Times| {
         let (low, median, high) =
             spread(rounds.iter().map(|one| one.beside.1.as_secs_f64() / other(one).1.as_secs_f64()));
@@ -213,6 +241,8 @@ struct Target {
     token: String,
     /// Of those who behave.
     behaving: String,
+    /// Who reads the log of the last part; nobody where there is none.
+    reading: Option<Client>,
     parts: Vec<String>,
     organization: String,
 }
@@ -243,9 +273,10 @@ struct Abuse {
     over: Arc<AtomicBool>,
     idle: Vec<TcpStream>,
     tails: Vec<TcpStream>,
+    reader: Option<Reader>,
     resident: JoinHandle<u64>,
     abusers: Vec<JoinHandle<u64>>,
-    flood: JoinHandle<Result<u64, String>>,
+    flood: JoinHandle<Result<Flooded, String>>,
     heard: Arc<Mutex<BTreeMap<String, u64>>>,
 }
 
@@ -255,6 +286,7 @@ struct Done {
     open: usize,
     turns: u64,
     lines: u64,
+    seen: Seen,
     heard: BTreeMap<String, u64>,
 }
 
@@ -263,6 +295,8 @@ impl Abuse {
         let over = Arc::new(AtomicBool::new(false));
         let idle = open_idle(&target.address);
         let tails = open_tails(target)?;
+        let followed = target.parts.last().map(String::as_str).unwrap_or_default();
+        let reader = target.reading.clone().map(|client| Reader::begin(client, followed)).transpose()?;
         let heard = Arc::new(Mutex::new(BTreeMap::<String, u64>::new()));
         let resident = std::thread::spawn({
             let (over, pid) = (over.clone(), target.pid);
@@ -319,7 +353,7 @@ impl Abuse {
                 flood(&target, &over, pace)
             }
         });
-        Ok(Self { over, idle, tails, resident, abusers, flood, heard })
+        Ok(Self { over, idle, tails, reader, resident, abusers, flood, heard })
     }
 
     fn end(self) -> Result<Done, Trouble> {
@@ -328,11 +362,12 @@ impl Abuse {
         for abuser in self.abusers {
             turns += abuser.join().map_err(|_| "an abuser panicked")?;
         }
-        let lines = self.flood.join().map_err(|_| "the flood panicked")??;
+        let Flooded { lines, of_last } = self.flood.join().map_err(|_| "the flood panicked")??;
+        let seen = self.reader.map(|reader| reader.end(of_last)).transpose()?.unwrap_or_default();
         let resident_mb = self.resident.join().map_err(|_| "who looks at memory panicked")?;
         drop(self.tails);
         let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok(Done { resident_mb, open: self.idle.len(), turns, lines, heard })
+        Ok(Done { resident_mb, open: self.idle.len(), turns, lines, seen, heard })
     }
 }
 
@@ -345,8 +380,8 @@ fn give_way() {
     }
 }
 
-/// A token of another key that owns the organization.
-fn own_key(client: &Client, organization: &str) -> Result<String, Trouble> {
+/// Another key that owns the organization.
+fn other_owner(client: &Client, organization: &str) -> Result<Owner, Trouble> {
     let authorization = Authorization {
         authorization_type: "role".into(),
         authorization_id: "organization_owner".into(),
@@ -358,7 +393,7 @@ fn own_key(client: &Client, organization: &str) -> Result<String, Trouble> {
     };
     let request = CreateKeyRequest { authorizations: vec![authorization], name: "behaves".into() };
     let made = call(client, app_service::CREATE_KEY, &request)?;
-    token(client, &made.id, "api-key", &made.key)
+    Ok(Owner { organization_id: organization.to_owned(), key_id: made.id, key: api::Secret::new(made.key) })
 }
 
 /// 20,000 ends of connections are here.
@@ -416,7 +451,7 @@ fn open_idle(address: &str) -> Vec<TcpStream> {
     open
 }
 
-/// Tails by gRPC-Web, opened and never read.
+/// Tails by gRPC-Web: each is answered, and never read from then on.
 fn open_tails(Target { address, token, parts, .. }: &Target) -> Result<Vec<TcpStream>, Trouble> {
     let mut open = Vec::new();
     for number in 0..TAILS {
@@ -427,16 +462,26 @@ fn open_tails(Target { address, token, parts, .. }: &Target) -> Result<Vec<TcpSt
         stream.write_all(&body)?;
         open.push(stream);
     }
+    for stream in &mut open {
+        stream.set_read_timeout(Some(ANSWERED_WITHIN))?;
+        opened(stream)?;
+    }
     Ok(open)
 }
 
-/// Lines for every part that has tails, until it is over; how many.
+/// Lines that were written: of all parts, and of the last of them.
+struct Flooded {
+    lines: u64,
+    of_last: u64,
+}
+
+/// Lines for every part that has tails, until it is over.
 fn flood(
     Target { address, behaving: token, parts, .. }: &Target,
     over: &AtomicBool,
     pace: Pace,
-) -> Result<u64, String> {
-    let (mut stream, mut lines, begun) = (None, 0, Instant::now());
+) -> Result<Flooded, String> {
+    let (mut stream, mut lines, mut of_last, begun) = (None, 0, 0, Instant::now());
     for part in parts.iter().cycle() {
         if over.load(Relaxed) {
             break;
@@ -444,6 +489,7 @@ fn flood(
         pace.wait(over, begun, lines, pace.lines);
         let entry = |n| LogEntry {
             level: "info".into(),
+            time: Some(reader::now()),
             message: format!("{lines} {n} {}", "x".repeat(200)),
             ..Default::default()
         };
@@ -453,6 +499,9 @@ fn flood(
             return Err(format!("a device heard {said}"));
         }
         lines += 100;
+        if Some(part) == parts.last() {
+            of_last += 100;
+        }
     }
-    Ok(lines)
+    Ok(Flooded { lines, of_last })
 }

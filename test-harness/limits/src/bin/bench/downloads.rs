@@ -33,7 +33,7 @@ const BYTES: u64 = 256 << 20;
 /// Rounds that count; odd, so that one of them is the middle.
 const ROUNDS: usize = 7;
 /// The server's bound (`fleet/src/edge/serve.rs`).
-const UNSENT: &str = "131072";
+const UNSENT: &str = "32768";
 
 /// Somebody who sends the file.
 struct Sender<'s> {

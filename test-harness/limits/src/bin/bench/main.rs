@@ -10,6 +10,7 @@ mod downloads;
 mod fleet;
 mod idle;
 mod nonsense;
+mod reader;
 mod rounds;
 mod scale;
 mod storm;

@@ -6,6 +6,8 @@ use std::{
     time::Duration,
 };
 
+use crate::Trouble;
+
 /// One call by gRPC-Web on a connection of its own; its status.
 pub(crate) fn post(address: &str, path: &str, token: &str, body: &[u8]) -> String {
     ask(&mut None, address, path, token, &framed(body))
@@ -14,7 +16,7 @@ pub(crate) fn post(address: &str, path: &str, token: &str, body: &[u8]) -> Strin
 /// One call by gRPC-Web on a connection that is kept; its status.
 pub(crate) fn ask(stream: &mut Option<TcpStream>, address: &str, path: &str, token: &str, body: &[u8]) -> String {
     let mut once = || -> std::io::Result<String> {
-        let open = match stream.take() {
+        let mut open = match stream.take() {
             Some(open) => open,
             None => {
                 let new = TcpStream::connect(address)?;
@@ -23,7 +25,6 @@ pub(crate) fn ask(stream: &mut Option<TcpStream>, address: &str, path: &str, tok
                 new
             }
         };
-        let mut open = open;
         let mut request = head(path, token, address, body.len()).into_bytes();
         request.extend(body);
         open.write_all(&request)?;
@@ -50,6 +51,20 @@ pub(crate) fn framed(message: &[u8]) -> Vec<u8> {
     body.extend((message.len() as u32).to_be_bytes());
     body.extend(message);
     body
+}
+
+/// That a stream was opened: its head came, without the status that a refusal has there. Nothing behind it is read.
+pub(crate) fn opened(stream: &mut TcpStream) -> Result<(), Trouble> {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte)?;
+        head.extend(byte);
+    }
+    let head = String::from_utf8_lossy(&head).to_ascii_lowercase();
+    match head.starts_with("http/1.1 200 ") && !head.contains("grpc-status:") {
+        true => Ok(()),
+        false => Err(format!("a stream was refused: {head}").into()),
+    }
 }
 
 /// The gRPC status of an answer, and whether the connection can be used again.
