@@ -8,10 +8,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use api::pb::platform::{app::v1::TailRobotPartLogsResponse, common::v1::LogEntry};
@@ -41,9 +38,8 @@ pub struct Hub {
 /// A part that somebody follows.
 struct Watched {
     ring: Mutex<Ring>,
+    /// Stood in for under the ring's lock, together with the look into it, so that nobody who waits is overlooked.
     arrived: Notify,
-    /// Followers that wait for the next line, or are about to look whether they have to.
-    waiting: AtomicUsize,
     /// Set once: there will be no more lines, because there is no such part any more.
     gone: watch::Sender<bool>,
 }
@@ -57,6 +53,8 @@ struct Ring {
     /// Bytes of all lines so far, those that went included.
     written: u64,
     followers: usize,
+    /// Of them, those that wait for the next line.
+    waiting: usize,
     /// Those who wait for lines are being woken.
     waking: bool,
 }
@@ -124,7 +122,7 @@ impl Hub {
         let Some(watched) = held(&self.parts).get(part_id).cloned() else { return };
         let mut ring = held(&watched.ring);
         entries.into_iter().for_each(|entry| ring.push(block, entry));
-        if !std::mem::replace(&mut ring.waking, true) {
+        if ring.waiting > 0 && !std::mem::replace(&mut ring.waking, true) {
             drop(ring);
             tokio::spawn(async move { watched.wake_each().await });
         }
@@ -134,12 +132,7 @@ impl Hub {
     pub fn follow(&self, part_id: &str, since: i64, wanted: Wanted) -> Result<Follower, Refusal> {
         let mut parts = held(&self.parts);
         let watched = parts.entry(part_id.to_owned()).or_insert_with(|| {
-            Arc::new(Watched {
-                ring: Mutex::default(),
-                arrived: Notify::new(),
-                waiting: AtomicUsize::new(0),
-                gone: watch::Sender::new(false),
-            })
+            Arc::new(Watched { ring: Mutex::default(), arrived: Notify::new(), gone: watch::Sender::new(false) })
         });
         let mut ring = held(&watched.ring);
         if ring.followers >= FOLLOWERS_PER_PART_MAX {
@@ -173,10 +166,12 @@ impl Watched {
     /// the others are woken without: none may miss a line only because its turn came late.
     async fn wake_each(&self) {
         loop {
-            let shown = held(&self.ring).mark();
-            // In the queue of those who wait are no more than these, and whoever comes later has looked into the ring after
-            // these lines came. One wake too many is a look for nothing.
-            for _ in 0..self.waiting.load(SeqCst) {
+            // Whoever begins to wait from now on has seen these lines. One wake too many is a look for nothing.
+            let (shown, waiting) = {
+                let ring = held(&self.ring);
+                (ring.mark(), ring.waiting)
+            };
+            for _ in 0..waiting {
                 self.arrived.notify_one();
                 if !held(&self.ring).fills_since(&shown) {
                     tokio::task::yield_now().await;
@@ -269,35 +264,37 @@ impl Follower {
     pub async fn next(&mut self) -> Batch {
         let watched = self.watched.clone();
         loop {
-            // Counted before it stands in the queue, so that nobody in there is left out; in the queue before looking, so
-            // that a line that arrives in between is not slept through.
-            let _waiting = Waiting::new(&watched.waiting);
             let arrived = watched.arrived.notified();
             tokio::pin!(arrived);
-            arrived.as_mut().enable();
-            let (missed, lines, next) = held(&watched.ring).take(self.next, self.since, &self.wanted);
-            self.next = next;
-            if missed > 0 || !lines.is_empty() {
-                return Batch { missed, lines };
-            }
+            let _waiting = {
+                let mut ring = held(&watched.ring);
+                let (missed, lines, next) = ring.take(self.next, self.since, &self.wanted);
+                self.next = next;
+                if missed > 0 || !lines.is_empty() {
+                    return Batch { missed, lines };
+                }
+                // Before anybody can bring another line.
+                arrived.as_mut().enable();
+                Waiting::new(&watched, &mut ring)
+            };
             arrived.await;
         }
     }
 }
 
 /// Counts one that waits, until it is dropped.
-struct Waiting<'a>(&'a AtomicUsize);
+struct Waiting<'a>(&'a Watched);
 
 impl<'a> Waiting<'a> {
-    fn new(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, SeqCst);
-        Self(count)
+    fn new(watched: &'a Watched, ring: &mut Ring) -> Self {
+        ring.waiting += 1;
+        Self(watched)
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, SeqCst);
+        held(&self.0.ring).waiting -= 1;
     }
 }
 
