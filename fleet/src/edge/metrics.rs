@@ -143,6 +143,8 @@ impl Metrics {
         let missed = self.headers_missed.load(Relaxed).into();
         let help = "Connections of balancers without a good header of the PROXY protocol.";
         one("fleet_balancer_headers_missed_total", "counter", help, missed)?;
+        let help = "Refusals that were held back, to slow down who is refused.";
+        one("fleet_refusals_late_total", "counter", help, throttle.told_late().into())?;
         one("fleet_streams_open", "gauge", "Streams now.", self.streams_open.load(Relaxed).into())?;
         let reloads = self.certificate_reloads.load(Relaxed).into();
         one("fleet_certificate_reloads_total", "counter", "New certificates taken from the files.", reloads)?;

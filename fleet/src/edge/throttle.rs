@@ -130,6 +130,7 @@ pub struct Throttle {
     streams: Arc<Counts>,
     connections: Arc<Counts>,
     held_back: Semaphore,
+    told_late: AtomicU64,
     pub(super) unread: Arc<Unread>,
     refused: [AtomicU64; Limit::ALL.len()],
 }
@@ -180,6 +181,7 @@ impl Throttle {
             streams: Arc::default(),
             connections: Arc::default(),
             held_back: Semaphore::new(HELD_BACK_AT_ONCE),
+            told_late: AtomicU64::new(0),
             unread: Arc::default(),
             refused: std::array::from_fn(|_| AtomicU64::new(0)),
         }
@@ -249,6 +251,7 @@ impl Throttle {
         if !wait.is_zero()
             && let Ok(_place) = self.held_back.try_acquire()
         {
+            self.told_late.fetch_add(1, Relaxed);
             tokio::time::sleep(wait.min(HELD_BACK_MAX)).await;
         }
     }
@@ -348,6 +351,11 @@ impl Throttle {
         self.refused[limit as usize].load(Relaxed)
     }
 
+    /// How many refusals were held back, calls without a good token included.
+    pub fn told_late(&self) -> u64 {
+        self.told_late.load(Relaxed)
+    }
+
     /// How often somebody was let pass because the table was full of others: of callers, and of wrong sign-ins.
     pub fn uncounted(&self) -> [(&'static str, u64); 2] {
         [("callers", self.callers.uncounted()), ("sign_ins", self.wrong.uncounted())]
@@ -436,6 +444,7 @@ mod tests {
         let mut held: Vec<_> = (0..HELD_BACK_AT_ONCE).map(|_| hold(60)).collect();
         assert!(held.iter_mut().all(|one| one.as_mut().poll(&mut poller).is_pending()));
         assert!(hold(60).as_mut().poll(&mut poller).is_ready(), "no more than so many");
+        assert_eq!(throttle.told_late(), HELD_BACK_AT_ONCE as u64);
         // Whoever goes away makes room, and nobody waits for a minute.
         drop(held.pop());
         hold(60).await;

@@ -131,7 +131,9 @@ async fn a_key_has_so_many_streams_open_and_a_closed_one_makes_room() {
     for _ in 0..3 {
         open.push(tail(&owner, &part).await.unwrap());
     }
+    let before = late(&world).await;
     let refused = tail(&owner, &part).await.unwrap_err();
+    assert_eq!(late(&world).await, before + 1);
     assert_eq!(refused.code(), Code::ResourceExhausted);
     assert_eq!(refused.get_details_error_info().unwrap().metadata["limit"], "streams_per_key");
     assert!(refused.get_details_retry_info().is_some());
@@ -167,7 +169,9 @@ async fn a_key_holds_its_share_of_connections_and_others_come_in() {
     let second = again().await;
     assert_eq!(code(list(&second).await), Code::Ok);
     let third = again().await;
+    let before = late(&world).await;
     let refused = list(&third).await.unwrap_err();
+    assert_eq!(late(&world).await, before + 1);
     assert_eq!(refused.code(), Code::ResourceExhausted);
     assert_eq!(refused.get_details_error_info().unwrap().metadata["limit"], "connections_per_key");
     assert!(refused.get_details_retry_info().is_some());
@@ -218,6 +222,49 @@ async fn wrong_sign_ins_are_slowed_down_by_id_and_right_ones_never() {
     let slowed =
         async { while ask(&world, "GET", "/install/credentials?part=x", &headers, b"").await.status != 429 {} };
     tokio::time::timeout(PATIENCE, slowed).await.expect("it is slowed down there too");
+    world.end().await;
+}
+
+/// How many refusals were told late so far.
+async fn late(world: &World) -> u64 {
+    let page = String::from_utf8(ask(world, "GET", "/metrics", &[], b"").await.body).unwrap();
+    let line = page.lines().find_map(|line| line.strip_prefix("fleet_refusals_late_total "));
+    line.expect("the number is there").parse().unwrap()
+}
+
+#[tokio::test]
+async fn refusals_are_told_late_at_every_door() {
+    let limits = Limits { calls_per_key: 1, open_calls_per_address: 1, ..Limits::default() };
+    let world = World::with(|options| options.limits = limits).await;
+    let owner = world.owner("Acme").await;
+    let good = format!("Bearer {}", owner.client.token.clone().unwrap());
+    let json = ("Content-Type", "application/json");
+    let plain: &[_] = &[json];
+    let good: &[_] = &[json, ("Authorization", &*good)];
+    let bad: &[_] = &[json, ("Authorization", "Bearer x"), ("X-Forwarded-For", "1.1.1.1")];
+    let right = json!({"entity": owner.key_id, "credentials": {"type": "api-key", "payload": owner.key}}).to_string();
+    let wrong = json!({"entity": owner.key_id, "credentials": {"type": "api-key", "payload": "x"}}).to_string();
+    let (list, login) = ("/viam.app.v1.AppService/ListOrganizations", "/proto.rpc.v1.AuthService/Authenticate");
+    let package = "/packages/v1/acme/camera/1.0.0/any";
+    for (door, method, path, headers, body, status) in [
+        ("calls", "POST", list, good, "{}", 429),
+        ("pages for people", "GET", "/invite/x", &[], "", 429),
+        ("downloads", "GET", package, good, "", 429),
+        ("calls of strangers", "POST", list, bad, "{}", 401),
+        ("downloads of strangers", "GET", package, bad, "", 401),
+        ("metrics for strangers", "GET", "/metrics", bad, "", 401),
+        ("right sign-ins", "POST", login, plain, &right, 429),
+        ("wrong sign-ins", "POST", login, plain, &wrong, 429),
+    ] {
+        let before = late(&world).await;
+        let told = async {
+            // Until it is refused, as many as a burst lets through, and told late then.
+            while ask(&world, method, path, headers, body.as_bytes()).await.status != status
+                || late(&world).await == before
+            {}
+        };
+        tokio::time::timeout(PATIENCE, told).await.expect(door);
+    }
     world.end().await;
 }
 
@@ -291,6 +338,7 @@ async fn answers_that_nobody_reads_are_bounded_by_caller_and_given_back() {
     assert_eq!(ask(&world, "POST", path, &headers, body.as_bytes()).await.status, 429);
     let page = String::from_utf8(ask(&world, "GET", "/metrics", &[], b"").await.body).unwrap();
     assert!(!page.contains("fleet_refused_total{limit=\"unread_bytes\"} 0"), "{page}");
+    assert_eq!(late(&world).await, 2, "either way it was told late");
     // Read, or given up, it is room again.
     drop(unread);
     let again = async {
