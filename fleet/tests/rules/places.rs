@@ -160,10 +160,22 @@ async fn a_machine_is_moved_by_owners_of_both_ends_and_keeps_its_name_apart() {
         let key = key(&world, &owner, &roles).await;
         assert_eq!(put(&key, &arm, "arm", &south).await, expected, "{case}");
     }
+    // Its part was asked for before: where it lies is known, and has to be known anew at once.
+    let part = owner.main_part(&arm).await.id;
+    let lies_in = async |location: &str| {
+        let request = GetRobotPartRequest { id: part.clone() };
+        let got: GetRobotPartResponse = owner.client.app("GetRobotPart", request).await.unwrap();
+        let part = got.part.unwrap();
+        let label = part.fqdn.split('.').nth(1).unwrap().to_owned();
+        assert_eq!((&*part.location_id, &*label), (location, location));
+    };
+    lies_in(&north).await;
     assert_eq!(put(&both, &arm, "arm", &south).await, Yes);
+    lies_in(&south).await;
     assert_eq!(put(&both, &arm, "arm", "").await, Yes, "nowhere named: it stays");
     assert_eq!(put(&both, &arm, "leg", &north).await, FailedPrecondition, "that name is taken there");
     assert_eq!(put(&owner.client, &arm, "arm", &north).await, Yes);
+    lies_in(&north).await;
     assert_eq!(put(&owner.client, &arm, "leg", "").await, AlreadyExists, "and here");
     assert_eq!(put(&owner.client, &arm, "arm", NOBODY).await, NotFound);
     let get = GetRobotRequest { id: arm };
