@@ -33,6 +33,8 @@ const FOLLOWERS_PER_PART_MAX: usize = 64;
 pub struct Hub {
     parts: Arc<Mutex<HashMap<String, Arc<Watched>>>>,
     came: Arc<Notify>,
+    /// Whose followers are to be woken, in this order; nothing while nobody has to, and no task does it.
+    turns: Arc<Mutex<Option<VecDeque<Turn>>>>,
 }
 
 /// A part that somebody follows.
@@ -55,8 +57,17 @@ struct Ring {
     followers: usize,
     /// Of them, those that wait for the next line.
     waiting: usize,
-    /// Those who wait for lines are being woken.
-    waking: bool,
+    /// It has a turn: those who wait are being woken.
+    has_turn: bool,
+}
+
+/// A part whose followers are woken, whoever waits longest first.
+struct Turn {
+    watched: Arc<Watched>,
+    /// The lines that they are woken for.
+    shown: Mark,
+    /// How many of them are still asleep, or more.
+    asleep: usize,
 }
 
 /// All that came to a part until then.
@@ -114,7 +125,7 @@ impl Hub {
     }
 
     /// Shows the entries of a block to the part's followers, each as it is in the block. Waits for none of them: those who
-    /// sleep are woken by a task of the part, while it has lines that it woke nobody for.
+    /// sleep are woken by a task, which is there while anybody has to be.
     pub fn publish(&self, part_id: &str, block: i64, entries: Vec<Bytes>) {
         if entries.is_empty() {
             return;
@@ -122,10 +133,41 @@ impl Hub {
         let Some(watched) = held(&self.parts).get(part_id).cloned() else { return };
         let mut ring = held(&watched.ring);
         entries.into_iter().for_each(|entry| ring.push(block, entry));
-        if ring.waiting > 0 && !std::mem::replace(&mut ring.waking, true) {
-            drop(ring);
-            tokio::spawn(async move { watched.wake_each().await });
+        if ring.waiting == 0 || std::mem::replace(&mut ring.has_turn, true) {
+            return;
         }
+        let turn = Turn { shown: ring.mark(), asleep: ring.waiting, watched: watched.clone() };
+        drop(ring);
+        let mut turns = held(&self.turns);
+        match &mut *turns {
+            Some(turns) => turns.push_back(turn),
+            None => {
+                *turns = Some(VecDeque::from([turn]));
+                tokio::spawn(self.clone().wake_in_turns());
+            }
+        }
+    }
+
+    /// Wakes one follower after the other, of one part after the other, with everybody else's turns in between: woken at
+    /// once, all of them would be answered before any call that comes meanwhile.
+    async fn wake_in_turns(self) {
+        while let Some(mut turn) = self.next_turn() {
+            if turn.wake() {
+                if let Some(turns) = &mut *held(&self.turns) {
+                    turns.push_back(turn);
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    fn next_turn(&self) -> Option<Turn> {
+        let mut turns = held(&self.turns);
+        let next = turns.as_mut().and_then(VecDeque::pop_front);
+        if next.is_none() {
+            *turns = None;
+        }
+        next
     }
 
     /// Follows a part; sees what is in blocks after `since`.
@@ -160,27 +202,25 @@ impl Hub {
     }
 }
 
-impl Watched {
-    /// Wakes one follower after the other, whoever waits longest first, with everybody's turns in between: woken at once,
-    /// all of them would be answered before any call that comes meanwhile. When half of what the ring holds came since,
-    /// the others are woken without: none may miss a line only because its turn came late.
-    async fn wake_each(&self) {
+impl Turn {
+    /// Wakes one follower. When half of what the ring holds came since its turn began, the others are woken without a turn of
+    /// their own: none may miss a line only because its turn comes late. Whether anybody may be left.
+    fn wake(&mut self) -> bool {
         loop {
-            // Whoever begins to wait from now on has seen these lines. One wake too many is a look for nothing.
-            let (shown, waiting) = {
-                let ring = held(&self.ring);
-                (ring.mark(), ring.waiting)
-            };
-            for _ in 0..waiting {
-                self.arrived.notify_one();
-                if !held(&self.ring).fills_since(&shown) {
-                    tokio::task::yield_now().await;
+            if self.asleep == 0 {
+                let mut ring = held(&self.watched.ring);
+                if ring.waiting == 0 || ring.mark() == self.shown {
+                    ring.has_turn = false;
+                    return false;
                 }
+                // Whoever begins to wait from now on has seen these lines.
+                (self.shown, self.asleep) = (ring.mark(), ring.waiting);
             }
-            let mut ring = held(&self.ring);
-            if ring.mark() == shown {
-                ring.waking = false;
-                return;
+            // One wake too many is a look for nothing.
+            self.watched.arrived.notify_one();
+            self.asleep -= 1;
+            if !held(&self.watched.ring).fills_since(&self.shown) {
+                return true;
             }
         }
     }

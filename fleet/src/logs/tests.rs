@@ -513,6 +513,35 @@ async fn all_who_wait_are_shown_a_line_with_turns_for_others_in_between() {
 }
 
 #[tokio::test]
+async fn followers_of_one_part_after_the_other_have_their_turn() {
+    let (hub, parts) = (Hub::default(), 20);
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    for part in (0..parts).flat_map(|part| [part; 3]) {
+        let mut follower = hub.follow(&part.to_string(), 0, everything()).expect("follows");
+        let tell = tell.clone();
+        tokio::spawn(async move {
+            follower.next().await;
+            tell.send(part).expect("is counted");
+        });
+    }
+    tokio::task::yield_now().await;
+    for part in 0..parts {
+        hub.publish(&part.to_string(), 1, vec![stored("line")]);
+    }
+    let mut order = Vec::new();
+    let all = async {
+        while order.len() < 3 * parts {
+            tokio::task::yield_now().await;
+            let woken: Vec<_> = std::iter::from_fn(|| told.try_recv().ok()).collect();
+            assert!(woken.len() <= 1, "several had the same turn: {woken:?}");
+            order.extend(woken);
+        }
+    };
+    tokio::time::timeout(PATIENCE, all).await.expect("all have their turn");
+    assert_eq!(order, (0..3).flat_map(|_| 0..parts).collect::<Vec<_>>());
+}
+
+#[tokio::test]
 async fn nobody_misses_a_line_because_its_turn_comes_late() {
     let (hub, blocks) = (Hub::default(), 50);
     let mut reading = tokio::task::JoinSet::new();
