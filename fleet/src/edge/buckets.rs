@@ -1,5 +1,6 @@
 //! What each has used of a rate: leaky buckets by key, in bounded memory. When it is full of busy ones, new ones are let pass
-//! uncounted. Time is given, and nobody waits here.
+//! uncounted. Those who find nothing left stand in line: each is told a time of its own to come again, or all would come at the
+//! same one. Time is given, and nobody waits here.
 
 use std::{
     collections::HashMap,
@@ -12,10 +13,12 @@ use std::{
 
 /// Shares of the table, so that callers seldom wait for each other.
 const SHARDS: usize = 16;
-/// Of one share; about 50 bytes each, 100,000 in a table.
+/// Of one share; about 60 bytes each, 100,000 in a table.
 const BUCKETS_PER_SHARD: usize = 6_250;
 /// Seconds between two searches for the quiet in a full share.
 const SWEEP_EVERY: f64 = 1.0;
+/// Nobody is told to come again later than this only because others are in line before.
+pub(super) const LINE_MAX: Duration = Duration::from_secs(1);
 /// As many are counted at most.
 #[cfg(test)]
 pub(super) const BUCKETS: usize = SHARDS * BUCKETS_PER_SHARD;
@@ -36,20 +39,21 @@ struct Shard {
 }
 
 impl Shard {
-    fn used(&self, key: u64, now: f64) -> f64 {
-        self.buckets.get(&key).map_or(0.0, |bucket| bucket.at(now))
-    }
-
-    /// Whether that one can be counted. Whoever has used nothing lately is as good as unknown, and makes room.
-    fn has_room_for(&mut self, key: u64, now: f64) -> bool {
-        if self.buckets.len() < BUCKETS_PER_SHARD || self.buckets.contains_key(&key) {
-            return true;
+    /// The bucket of that one, as it is now. Nothing if there is no room for another one; whoever has used nothing lately
+    /// is as good as unknown, and makes room.
+    fn bucket(&mut self, key: u64, rate: f64, now: f64) -> Option<&mut Bucket> {
+        if self.buckets.len() >= BUCKETS_PER_SHARD && !self.buckets.contains_key(&key) {
+            if now - self.swept >= SWEEP_EVERY {
+                self.swept = now;
+                self.buckets.retain(|_, bucket| bucket.left(now) > 0.0);
+            }
+            if self.buckets.len() >= BUCKETS_PER_SHARD {
+                return None;
+            }
         }
-        if now - self.swept >= SWEEP_EVERY {
-            self.swept = now;
-            self.buckets.retain(|_, bucket| bucket.at(now) > 0.0);
-        }
-        self.buckets.len() < BUCKETS_PER_SHARD
+        let bucket = self.buckets.entry(key).or_insert(Bucket { used: 0.0, at: now, rate, cost: 0.0, line: 0.0 });
+        *bucket = Bucket { used: bucket.left(now), at: now, rate, ..*bucket };
+        Some(bucket)
     }
 }
 
@@ -61,39 +65,52 @@ struct Bucket {
     at: f64,
     /// What comes back by second.
     rate: f64,
+    /// Of what was let through last: the next one is like it.
+    cost: f64,
+    /// When whoever is last in line was told to come again; in the past, nobody is.
+    line: f64,
 }
 
 impl Bucket {
-    fn at(self, now: f64) -> f64 {
+    fn left(self, now: f64) -> f64 {
         (self.used - (now - self.at).max(0.0) * self.rate).max(0.0)
+    }
+
+    /// When to come again for something that would be there at `soonest`.
+    fn line_up(&mut self, soonest: f64) -> Duration {
+        self.line = match self.line > self.at {
+            true => (self.line + self.cost / self.rate).min(self.at + LINE_MAX.as_secs_f64()).max(soonest),
+            false => soonest,
+        };
+        Duration::from_secs_f64(self.line - self.at)
     }
 }
 
 impl Table {
-    /// Uses `cost` of what there is, or says how long until it would be there.
+    /// Uses `cost` of what there is, or says how long until it would be there, and others in line had theirs.
     pub(super) fn take(&self, key: u64, cost: f64, rate: f64, most: f64, now: f64) -> Result<(), Duration> {
         if rate <= 0.0 {
             return Ok(());
         }
         let mut shard = self.shard(key);
-        let used = shard.used(key, now);
-        if used + cost > most {
-            return Err(Duration::from_secs_f64((used + cost - most) / rate));
-        }
-        if shard.has_room_for(key, now) {
-            shard.buckets.insert(key, Bucket { used: used + cost, at: now, rate });
-        } else {
+        let Some(bucket) = shard.bucket(key, rate, now) else {
             self.uncounted.fetch_add(1, Relaxed);
+            return Ok(());
+        };
+        if bucket.used + cost > most {
+            return Err(bucket.line_up(now + (bucket.used + cost - most) / rate));
         }
+        (bucket.used, bucket.cost) = (bucket.used + cost, cost);
         Ok(())
     }
 
-    /// Uses `cost`, whether it is there or not, until `most` is used.
-    pub(super) fn add(&self, key: u64, cost: f64, rate: f64, most: f64, now: f64) {
+    /// What was let through for `paid` costs `cost`; that is used, whether it is there or not, until `most` is.
+    pub(super) fn charge(&self, key: u64, paid: f64, cost: f64, rate: f64, most: f64, now: f64) {
         let mut shard = self.shard(key);
-        if rate > 0.0 && shard.has_room_for(key, now) {
-            let used = (shard.used(key, now) + cost).min(most);
-            shard.buckets.insert(key, Bucket { used, at: now, rate });
+        if rate > 0.0
+            && let Some(bucket) = shard.bucket(key, rate, now)
+        {
+            (bucket.used, bucket.cost) = ((bucket.used + cost - paid).min(most), cost);
         }
     }
 
@@ -119,7 +136,6 @@ mod tests {
             assert_eq!(table.take(7, 1.0, 1.0, 5.0, 100.0), Ok(()), "call {call} of the burst");
         }
         assert_eq!(table.take(7, 1.0, 1.0, 5.0, 100.0), Err(Duration::from_secs(1)), "the sixth waits");
-        assert_eq!(table.take(7, 1.0, 1.0, 5.0, 100.5), Err(Duration::from_millis(500)));
         assert_eq!(table.take(7, 1.0, 1.0, 5.0, 101.0), Ok(()), "after the wait there is room for one …");
         assert!(table.take(7, 1.0, 1.0, 5.0, 101.0).is_err(), "… and only one");
         assert_eq!(table.take(8, 1.0, 1.0, 5.0, 101.0), Ok(()), "others are not concerned");
@@ -129,13 +145,37 @@ mod tests {
     #[test]
     fn what_is_used_beyond_a_bucket_has_to_come_back_first() {
         let table = Table::default();
-        table.add(7, 19.0, 10.0, 60.0, 100.0);
+        table.charge(7, 1.0, 20.0, 10.0, 60.0, 100.0);
         assert_eq!(table.take(7, 1.0, 10.0, 50.0, 100.0), Ok(()), "20 of 50");
-        table.add(7, 1_000.0, 10.0, 60.0, 100.0);
+        table.charge(7, 1.0, 1_000.0, 10.0, 60.0, 100.0);
         assert_eq!(table.take(7, 1.0, 10.0, 50.0, 100.0), Err(Duration::from_millis(1_100)), "60 at most");
         assert_eq!(table.take(7, 1.0, 10.0, 50.0, 101.2), Ok(()));
-        table.add(8, 1_000.0, 0.0, 60.0, 100.0);
+        table.charge(8, 1.0, 1_000.0, 0.0, 60.0, 100.0);
         assert_eq!(table.take(8, 1.0, 0.0, 0.0, 100.0), Ok(()), "0 is no limit");
+    }
+
+    #[test]
+    fn each_in_line_comes_again_when_there_is_something_for_it() {
+        // By 1,000 a second, 5,000 at once; all of them at the same moment.
+        let (table, rate, most) = (Table::default(), 1_000.0, 5_000.0);
+        let refused = |key| table.take(key, 1.0, rate, most, 100.0).unwrap_err().as_secs_f64() * 1e3;
+        let nearly = |waits: Vec<f64>, expected: &[f64]| {
+            assert!(waits.iter().zip(expected).all(|(one, other)| (one - other).abs() < 0.01), "{waits:?}");
+        };
+        (0..5_000).for_each(|_| table.take(7, 1.0, rate, most, 100.0).unwrap());
+        nearly((0..4).map(|_| refused(7)).collect(), &[1.0, 2.0, 3.0, 4.0]);
+        // As far apart as it costs what such a caller does, up to a second.
+        (0..250).for_each(|_| {
+            table.take(8, 1.0, rate, most, 100.0).unwrap();
+            table.charge(8, 1.0, 20.0, rate, 6_000.0, 100.0);
+        });
+        nearly((0..4).map(|_| refused(8)).collect(), &[1.0, 21.0, 41.0, 61.0]);
+        nearly((0..100).map(|_| refused(8)).skip(98).collect(), &[1_000.0, 1_000.0]);
+        // Who comes again at its time finds it.
+        for wait in [0.0011, 0.0211, 0.0411] {
+            assert_eq!(table.take(8, 1.0, rate, most, 100.0 + wait), Ok(()));
+            table.charge(8, 1.0, 20.0, rate, 6_000.0, 100.0 + wait);
+        }
     }
 
     #[test]

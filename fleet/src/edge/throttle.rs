@@ -21,7 +21,10 @@ use std::{
 use tokio::sync::Semaphore;
 use tonic::Code;
 
-use super::{buckets::Table, slow::Unread};
+use super::{
+    buckets::{self, Table},
+    slow::Unread,
+};
 use crate::{
     authn::{Caller, Who},
     limits::CONNECTIONS_MAX,
@@ -35,8 +38,8 @@ const DEVICE_CALLS_FOR_ONE: f64 = 10.0;
 /// A call that is wrong in itself costs as much as so many that are not: it may have been of any size, a program that
 /// makes one makes them again, and nobody needs many answered by second.
 const WRONG_CALL: f64 = 20.0;
-/// A refusal is held back until the next call would be let through, at most for this long …
-const HELD_BACK_MAX: Duration = Duration::from_secs(1);
+/// A refusal is held back until its turn in line has come, at most for this long …
+const HELD_BACK_MAX: Duration = buckets::LINE_MAX;
 /// … and no more than so many at a time, because each is a call that waits.
 const HELD_BACK_AT_ONCE: usize = 4_096;
 /// Wrong sign-ins with one id from one address, at once …
@@ -217,7 +220,7 @@ impl Throttle {
             let (key, per_second) = self.bucket_of(caller);
             let rate = f64::from(per_second);
             let most = rate * (BURST + HELD_BACK_MAX).as_secs_f64();
-            self.callers.add(key, WRONG_CALL - 1.0, rate, most, self.now());
+            self.callers.charge(key, 1.0, WRONG_CALL, rate, most, self.now());
         }
     }
 
@@ -238,7 +241,7 @@ impl Throttle {
         taken.err().unwrap_or_default()
     }
 
-    /// Tells a refusal late: when the same would be let through, as far as that is known, and a second later at most.
+    /// Tells a refusal late: when it is its turn to come again, as far as that is known, and a second later at most.
     pub async fn late<T>(&self, outcome: Result<T, Refusal>) -> Result<T, Refusal> {
         if let Err(refusal) = &outcome {
             self.hold_back(refusal.wait()).await;
