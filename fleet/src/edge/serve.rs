@@ -230,7 +230,8 @@ pub(super) const SERVICES: [&str; 14] = [
 
 fn http() -> auto::Builder<TokioExecutor> {
     let mut http = auto::Builder::new(TokioExecutor::new());
-    http.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS_WITHIN).max_buf_size(64 * 1024);
+    // What is buffered is bounded like that: headers that come, and answers that are not read.
+    http.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS_WITHIN).max_buf_size(HEADER_BYTES_MAX as usize);
     http.http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(CALLS_PER_CONNECTION_MAX)

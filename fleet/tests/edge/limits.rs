@@ -268,6 +268,16 @@ async fn refusals_are_told_late_at_every_door() {
     world.end().await;
 }
 
+#[tokio::test]
+async fn headers_are_bounded() {
+    let world = World::new().await;
+    for (bytes, status) in [(15 << 10, 200), (17 << 10, 431)] {
+        let long = "x".repeat(bytes);
+        assert_eq!(ask(&world, "GET", "/healthz", &[("X-Long", &long)], b"").await.status, status, "{bytes}");
+    }
+    world.end().await;
+}
+
 async fn audited(world: &World, owner: &Owner, forwarded: &str) -> String {
     let token = format!("Bearer {}", owner.client.token.clone().unwrap());
     let headers = [("Content-Type", "application/json"), ("Authorization", &*token), ("X-Forwarded-For", forwarded)];
