@@ -16,5 +16,7 @@ mod reflection;
 mod refusals;
 #[path = "edge/renewal.rs"]
 mod renewal;
+#[path = "edge/rest.rs"]
+mod rest;
 #[path = "edge/strangers.rs"]
 mod strangers;

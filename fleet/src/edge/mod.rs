@@ -18,6 +18,7 @@ pub mod metrics;
 mod places;
 pub mod proxy;
 mod reflection;
+mod rest;
 mod serve;
 mod slow;
 pub mod throttle;

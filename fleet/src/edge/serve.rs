@@ -27,7 +27,6 @@ use tokio::{
     time::{Sleep, timeout},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
-use tonic::body::Body;
 use tonic_health::server::{HealthReporter, HealthService};
 
 use super::{
@@ -35,6 +34,7 @@ use super::{
     balancer::{self, NoHeader},
     places::{Places, Seat},
     proxy::Network,
+    rest,
     tls::{Certificate, TlsError, keep_current},
 };
 use crate::{
@@ -457,8 +457,11 @@ async fn connection(
         let (services, peer) = (services.clone(), peer.clone());
         // On its own: a stream is open for long after what made its answer, which is large, has ended.
         Box::pin(async move {
-            let _busy = peer.seat.busy();
-            Ok::<_, Infallible>(answer(services, request.map(Body::new), peer).await)
+            let answered = rest::after_all(request, |request| async move {
+                let _busy = peer.seat.busy();
+                answer(services, request, peer).await
+            });
+            Ok::<_, Infallible>(answered.await)
         })
     });
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), calls).into_owned());
