@@ -64,8 +64,6 @@ pub const HEADER_BYTES_MAX: u32 = 16 * 1024;
 pub const FIRST_BYTE_WITHIN: Duration = Duration::from_secs(20);
 /// For the TLS handshake, for the first words of HTTP/2, and for the headers of an HTTP/1.1 request, the first or the next.
 pub const HEADERS_WITHIN: Duration = Duration::from_secs(20);
-/// For the rest of an HTTP/1.1 request that was answered before it was all there.
-pub const REST_WITHIN: Duration = Duration::from_secs(20);
 /// A quiet HTTP/2 connection is asked this often whether it is still there …
 pub const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(30);
 /// … and is closed when it does not answer for this long.

@@ -18,6 +18,8 @@ const DOMAIN: &str = "platform.fleet";
 const SHOWN_CHARS: usize = 64;
 /// When to come again after a fault that usually passes: long enough for a database to be started anew.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
+/// Clients take nothing for something else.
+const AGAIN_AT_LEAST: Duration = Duration::from_millis(1);
 
 /// Why an operation was not done.
 pub struct Refusal {
@@ -178,6 +180,11 @@ impl Refusal {
     /// How long it is until the same call may succeed, as far as that is known.
     pub fn wait(&self) -> Duration {
         self.again_after.unwrap_or_default()
+    }
+
+    /// The same, told that much later than it was made. Never "at once".
+    pub fn after(self, waited: Duration) -> Self {
+        Self { again_after: self.again_after.map(|wait| wait.saturating_sub(waited).max(AGAIN_AT_LEAST)), ..self }
     }
 
     /// What the caller is told.

@@ -52,6 +52,8 @@ impl Shard {
             }
         }
         let bucket = self.buckets.entry(key).or_insert(Bucket { used: 0.0, at: now, rate, cost: 0.0, line: 0.0 });
+        // Somebody may have looked at the clock before, and come here after another one.
+        let now = now.max(bucket.at);
         *bucket = Bucket { used: bucket.left(now), at: now, rate, ..*bucket };
         Some(bucket)
     }
@@ -76,8 +78,9 @@ impl Bucket {
         (self.used - (now - self.at).max(0.0) * self.rate).max(0.0)
     }
 
-    /// When to come again for something that would be there at `soonest`.
-    fn line_up(&mut self, soonest: f64) -> Duration {
+    /// When to come again for something that would be there after `lacking` seconds.
+    fn line_up(&mut self, lacking: f64) -> Duration {
+        let soonest = self.at + lacking;
         self.line = match self.line > self.at {
             true => (self.line + self.cost / self.rate).min(self.at + LINE_MAX.as_secs_f64()).max(soonest),
             false => soonest,
@@ -98,7 +101,7 @@ impl Table {
             return Ok(());
         };
         if bucket.used + cost > most {
-            return Err(bucket.line_up(now + (bucket.used + cost - most) / rate));
+            return Err(bucket.line_up((bucket.used + cost - most) / rate));
         }
         (bucket.used, bucket.cost) = (bucket.used + cost, cost);
         Ok(())

@@ -32,7 +32,10 @@ pub(super) async fn answer(context: &Context, request: Request<Body>, peer: &Pee
             None => peer.seat.signed_in(),
         }
     }
-    answer.map(|body| body::holding(body, None, peer.seat.busy()))
+    match answer.status().is_success() {
+        true => answer.map(|body| body::holding(body, None, peer.seat.busy())),
+        false => answer,
+    }
 }
 
 async fn sent(context: &Context, request: Request<Body>, peer: &Peer) -> Response<Body> {

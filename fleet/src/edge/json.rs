@@ -117,8 +117,9 @@ async fn unary(services: &mut Services, form: Form, caller: Caller, request: Req
     check(&parts.headers)?;
     let most = if path.starts_with("/proto.rpc.") { LOGIN_BYTES_MAX } else { REQUEST_BYTES_MAX };
     let sent = Limited::new(body, most).collect().await.map_err(|problem| match problem.downcast_ref::<Status>() {
-        Some(status) => status.clone(),
-        None => Refusal::unreadable(format_args!("the message is longer than {most} bytes, or it broke off")).into(),
+        // Our own word. What the framework has none for is no fault of ours: it was no HTTP.
+        Some(status) if !matches!(status.code(), Code::Internal | Code::Unknown) => status.clone(),
+        _ => Refusal::unreadable(format_args!("the message is longer than {most} bytes, or it broke off")).into(),
     })?;
     let message = match form {
         Form::Json => {

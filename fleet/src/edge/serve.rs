@@ -230,7 +230,7 @@ pub(super) const SERVICES: [&str; 14] = [
 
 fn http() -> auto::Builder<TokioExecutor> {
     let mut http = auto::Builder::new(TokioExecutor::new());
-    // What is buffered is bounded like that: headers that come, and answers that are not read.
+    // Headers may be as long as that; and of an answer that is not read, as much and one piece more is buffered.
     http.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS_WITHIN).max_buf_size(HEADER_BYTES_MAX as usize);
     http.http2()
         .timer(TokioTimer::new())
@@ -453,11 +453,12 @@ async fn connection(
     mut stop: watch::Receiver<bool>,
 ) {
     let (from, seat): (_, Arc<Seat>) = (peer.ip, peer.seat.clone());
+    let stopped = stop.clone();
     let calls = service_fn(move |request: Request<Incoming>| {
-        let (services, peer) = (services.clone(), peer.clone());
+        let (services, peer, mut stopped) = (services.clone(), peer.clone(), stopped.clone());
         // On its own: a stream is open for long after what made its answer, which is large, has ended.
         Box::pin(async move {
-            let answered = rest::after_all(request, |request| async move {
+            let answered = rest::after_all(request, told(&mut stopped), |request| async move {
                 let _busy = peer.seat.busy();
                 answer(services, request, peer).await
             });

@@ -243,19 +243,25 @@ impl Throttle {
 
     /// Tells a refusal late: when it is its turn to come again, as far as that is known, and a second later at most.
     pub async fn late<T>(&self, outcome: Result<T, Refusal>) -> Result<T, Refusal> {
-        if let Err(refusal) = &outcome {
-            self.hold_back(refusal.wait()).await;
+        match outcome {
+            Err(refusal) => {
+                let waited = self.hold_back(refusal.wait()).await;
+                Err(refusal.after(waited))
+            }
+            done => done,
         }
-        outcome
     }
 
-    /// Waits for that long, if there is room for one that waits.
-    pub(super) async fn hold_back(&self, wait: Duration) {
-        if !wait.is_zero()
-            && let Ok(_place) = self.held_back.try_acquire()
-        {
-            self.told_late.fetch_add(1, Relaxed);
-            tokio::time::sleep(wait.min(HELD_BACK_MAX)).await;
+    /// Waits for that long, if there is room for one that waits; how long it was.
+    pub(super) async fn hold_back(&self, wait: Duration) -> Duration {
+        let wait = wait.min(HELD_BACK_MAX);
+        match self.held_back.try_acquire() {
+            Ok(_place) if !wait.is_zero() => {
+                self.told_late.fetch_add(1, Relaxed);
+                tokio::time::sleep(wait).await;
+                wait
+            }
+            _ => Duration::ZERO,
         }
     }
 

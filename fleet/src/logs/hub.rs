@@ -57,21 +57,19 @@ struct Ring {
     followers: usize,
     /// Of them, those that wait for the next line.
     waiting: usize,
-    /// It has a turn: those who wait are being woken.
-    has_turn: bool,
+    /// While it has a turn: the lines that those who wait are being woken for.
+    turn: Option<Mark>,
 }
 
 /// A part whose followers are woken, whoever waits longest first.
 struct Turn {
     watched: Arc<Watched>,
-    /// The lines that they are woken for.
-    shown: Mark,
     /// How many of them are still asleep, or more.
     asleep: usize,
 }
 
 /// All that came to a part until then.
-#[derive(PartialEq)]
+#[derive(PartialEq, Clone, Copy)]
 struct Mark {
     lines: u64,
     bytes: u64,
@@ -125,7 +123,8 @@ impl Hub {
     }
 
     /// Shows the entries of a block to the part's followers, each as it is in the block. Waits for none of them: those who
-    /// sleep are woken by a task, which is there while anybody has to be.
+    /// sleep are woken by a task, which is there while anybody has to be. When half of what the ring holds came since their
+    /// turn began, all are woken at once: none may miss a line only because its turn comes late.
     pub fn publish(&self, part_id: &str, block: i64, entries: Vec<Bytes>) {
         if entries.is_empty() {
             return;
@@ -133,11 +132,19 @@ impl Hub {
         let Some(watched) = held(&self.parts).get(part_id).cloned() else { return };
         let mut ring = held(&watched.ring);
         entries.into_iter().for_each(|entry| ring.push(block, entry));
-        if ring.waiting == 0 || std::mem::replace(&mut ring.has_turn, true) {
-            return;
+        let (mark, waiting) = (ring.mark(), ring.waiting);
+        match ring.turn {
+            Some(shown) if ring.fills_since(shown) => {
+                ring.turn = Some(mark);
+                watched.arrived.notify_waiters();
+                return;
+            }
+            Some(_) => return,
+            None if waiting == 0 => return,
+            None => ring.turn = Some(mark),
         }
-        let turn = Turn { shown: ring.mark(), asleep: ring.waiting, watched: watched.clone() };
         drop(ring);
+        let turn = Turn { watched, asleep: waiting };
         let mut turns = held(&self.turns);
         match &mut *turns {
             Some(turns) => turns.push_back(turn),
@@ -203,26 +210,23 @@ impl Hub {
 }
 
 impl Turn {
-    /// Wakes one follower. When half of what the ring holds came since its turn began, the others are woken without a turn of
-    /// their own: none may miss a line only because its turn comes late. Whether anybody may be left.
+    /// Wakes one follower, if anybody has not seen all there is.
     fn wake(&mut self) -> bool {
-        loop {
-            if self.asleep == 0 {
-                let mut ring = held(&self.watched.ring);
-                if ring.waiting == 0 || ring.mark() == self.shown {
-                    ring.has_turn = false;
-                    return false;
-                }
-                // Whoever begins to wait from now on has seen these lines.
-                (self.shown, self.asleep) = (ring.mark(), ring.waiting);
+        if self.asleep == 0 {
+            let mut ring = held(&self.watched.ring);
+            let (mark, waiting) = (ring.mark(), ring.waiting);
+            if waiting == 0 || ring.turn == Some(mark) {
+                ring.turn = None;
+                return false;
             }
-            // One wake too many is a look for nothing.
-            self.watched.arrived.notify_one();
-            self.asleep -= 1;
-            if !held(&self.watched.ring).fills_since(&self.shown) {
-                return true;
-            }
+            // Whoever begins to wait from now on has seen these lines.
+            ring.turn = Some(mark);
+            self.asleep = waiting;
         }
+        // One wake too many is a look for nothing.
+        self.watched.arrived.notify_one();
+        self.asleep -= 1;
+        true
     }
 }
 
@@ -246,7 +250,7 @@ impl Ring {
     }
 
     /// Whether so much came since that a reader may soon miss some.
-    fn fills_since(&self, mark: &Mark) -> bool {
+    fn fills_since(&self, mark: Mark) -> bool {
         self.next - mark.lines >= RING_MAX_LINES as u64 / 2 || self.written - mark.bytes >= RING_MAX_BYTES as u64 / 2
     }
 

@@ -514,7 +514,7 @@ async fn all_who_wait_are_shown_a_line_with_turns_for_others_in_between() {
 
 #[tokio::test]
 async fn followers_of_one_part_after_the_other_have_their_turn() {
-    let (hub, parts) = (Hub::default(), 20);
+    let (hub, parts) = (Hub::default(), 10);
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     for part in (0..parts).flat_map(|part| [part; 3]) {
         let mut follower = hub.follow(&part.to_string(), 0, everything()).expect("follows");
@@ -524,6 +524,7 @@ async fn followers_of_one_part_after_the_other_have_their_turn() {
             tell.send(part).expect("is counted");
         });
     }
+    // All of them run until they wait.
     tokio::task::yield_now().await;
     for part in 0..parts {
         hub.publish(&part.to_string(), 1, vec![stored("line")]);
@@ -543,26 +544,34 @@ async fn followers_of_one_part_after_the_other_have_their_turn() {
 
 #[tokio::test]
 async fn nobody_misses_a_line_because_its_turn_comes_late() {
-    let (hub, blocks) = (Hub::default(), 50);
-    let mut reading = tokio::task::JoinSet::new();
-    for _ in 0..64 {
-        let mut follower = hub.follow("p", 0, everything()).expect("follows");
-        reading.spawn(async move {
-            let (mut missed, mut lines) = (0, 0);
-            while missed + lines < 100 * blocks {
-                let batch = follower.next().await;
-                (missed, lines) = (missed + batch.missed, lines + batch.lines.len() as u64);
-            }
-            missed
-        });
+    // One part that many follow, and one of very many that all have a turn.
+    for (parts, readers) in [(1, 64), (500, 2)] {
+        let (hub, blocks) = (Hub::default(), 50);
+        let mut reading = tokio::task::JoinSet::new();
+        for part in (0..parts).flat_map(|part| vec![part; readers]) {
+            let mut follower = hub.follow(&part.to_string(), 0, everything()).expect("follows");
+            let wanted = if part == 0 { 100 * blocks } else { 1 };
+            reading.spawn(async move {
+                let (mut missed, mut lines) = (0, 0);
+                while missed + lines < wanted {
+                    let batch = follower.next().await;
+                    (missed, lines) = (missed + batch.missed, lines + batch.lines.len() as u64);
+                }
+                missed
+            });
+        }
+        // All of them run until they wait.
+        for _ in 0..parts * readers {
+            tokio::task::yield_now().await;
+        }
+        (1..parts).for_each(|part| hub.publish(&part.to_string(), 1, vec![stored("line")]));
+        for block in 0..blocks {
+            hub.publish("0", 1 + block as i64, (0..100).map(|_| stored("line")).collect());
+            tokio::task::yield_now().await;
+        }
+        let missed = tokio::time::timeout(PATIENCE, reading.join_all()).await.expect("nobody sleeps on");
+        assert_eq!(missed, vec![0; parts * readers], "{parts} parts");
     }
-    tokio::task::yield_now().await;
-    for block in 0..blocks {
-        hub.publish("p", 1 + block as i64, (0..100).map(|_| stored("line")).collect());
-        tokio::task::yield_now().await;
-    }
-    let missed = tokio::time::timeout(PATIENCE, reading.join_all()).await.expect("nobody sleeps on");
-    assert_eq!(missed, vec![0; 64]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -9,6 +9,7 @@ use tokio::{
 use crate::world::{PATIENCE, World};
 
 const UPDATE: &str = "/viam.app.v1.AppService/UpdateRobotPart";
+const SIGN_IN: &str = "/proto.rpc.v1.AuthService/Authenticate";
 
 struct Line(BufReader<TcpStream>);
 
@@ -27,10 +28,21 @@ impl Line {
         self.say(format!("{head}Content-Length: {length}\r\n{more}\r\n")).await;
     }
 
+    /// The same, in chunks.
+    async fn chunks(&mut self, path: &str) {
+        let head =
+            format!("POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer x\r\nContent-Type: application/json\r\n");
+        self.say(format!("{head}Transfer-Encoding: chunked\r\n\r\n")).await;
+    }
+
     async fn line(&mut self) -> String {
         let mut line = String::new();
         timeout(PATIENCE, self.0.read_line(&mut line)).await.expect("an answer").expect("it is not cut off");
         line.trim_end().to_lowercase()
+    }
+
+    async fn read(&mut self, length: usize) {
+        timeout(PATIENCE, self.0.read_exact(&mut vec![0; length])).await.expect("an answer").expect("all of it");
     }
 
     /// Its status, and whether the connection ends with it.
@@ -47,10 +59,10 @@ impl Line {
                 None => break,
             }
         }
-        self.0.read_exact(&mut vec![0; length]).await.expect("all of it");
+        self.read(length).await;
         while chunked {
             let size = usize::from_str_radix(&self.line().await, 16).expect("a chunk");
-            self.0.read_exact(&mut vec![0; size]).await.expect("all of it");
+            self.read(size).await;
             self.line().await;
             chunked = size > 0;
         }
@@ -80,20 +92,67 @@ async fn who_is_refused_while_it_speaks_hears_it_and_goes_on() {
 }
 
 #[tokio::test]
-async fn who_has_too_much_to_say_or_asks_first_is_told_that_this_is_the_end() {
+async fn a_message_in_chunks_is_heard_out_too() {
+    let world = World::new().await;
+    let mut line = Line::open(&world).await;
+    for _ in 0..2 {
+        line.chunks(UPDATE).await;
+        for _ in 0..48 {
+            line.say([&b"10000\r\n"[..], &vec![b'x'; 64 << 10], b"\r\n"].concat()).await;
+        }
+        line.say("0\r\n\r\n").await;
+        assert_eq!(line.answer().await, (401, false));
+    }
+    // What is no chunk ends the connection, and the answer says so: where nobody reads it, and where somebody does.
+    line.chunks(UPDATE).await;
+    line.say("no number\r\n").await;
+    assert_eq!(line.answer().await, (401, true));
+    let mut line = Line::open(&world).await;
+    line.chunks(SIGN_IN).await;
+    line.say("no number\r\n").await;
+    assert_eq!(line.answer().await, (400, true));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn where_it_is_not_waited_for_the_answer_says_that_this_is_the_end() {
     let world = World::new().await;
     let mut line = Line::open(&world).await;
     line.begin(UPDATE, "application/json", 64 << 20, "").await;
-    assert_eq!(line.answer().await, (401, true));
+    assert_eq!(line.answer().await, (401, true), "too much");
     let mut line = Line::open(&world).await;
-    line.begin(UPDATE, "application/json", 100, "Expect: 100-continue\r\n").await;
+    line.say("GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n").await;
+    assert_eq!(line.answer().await, (200, true), "of no use");
+    let mut line = Line::open(&world).await;
+    line.begin(UPDATE, "application/grpc-web+proto", 2, "Grpc-Timeout: 10m\r\n").await;
+    assert_eq!(line.answer().await, (200, true), "the caller has no more time");
+    let mut line = Line::open(&world).await;
+    line.begin(UPDATE, "application/json", 2, "Expect: 100-continue\r\n").await;
     assert_eq!(line.answer().await, (401, true), "and not 100");
     // What is wanted is asked for.
     let mut line = Line::open(&world).await;
-    let head = "POST /proto.rpc.v1.AuthService/Authenticate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n";
-    line.say(format!("{head}Content-Length: 2\r\nExpect: 100-continue\r\n\r\n")).await;
+    line.begin(SIGN_IN, "application/json", 2, "Expect: 100-continue\r\n").await;
     assert_eq!(line.answer().await, (100, false));
     line.say("{}").await;
     assert_eq!(line.answer().await, (400, false));
-    world.end().await;
+    // Who stops does not wait for what nobody needs.
+    let before = refused(&world);
+    let mut line = Line::open(&world).await;
+    line.begin(UPDATE, "application/json", 2, "").await;
+    let counted = async {
+        while refused(&world) == before {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, counted).await.expect("it is refused");
+    let (answer, ()) = tokio::join!(line.answer(), world.end());
+    assert_eq!(answer, (401, true));
+}
+
+/// Calls of strangers that were refused.
+fn refused(world: &World) -> u64 {
+    let context = &world.server.context;
+    let page = context.metrics.text(&context.store, &context.throttle);
+    let counts = page.lines().filter(|line| line.contains("/UpdateRobotPart\",code=\"16\""));
+    counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
 }
