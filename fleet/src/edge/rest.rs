@@ -30,7 +30,7 @@ const REST_BYTES_MAX: u64 = 2 * REQUEST_BYTES_MAX as u64;
 /// second.
 const ASKS_FOR: Duration = Duration::from_millis(500);
 
-/// The answer to a request, when nothing of the request is on its way any more; at once when `stops` says so.
+/// The answer to a request of HTTP/1, when nothing of the request is on its way any more; at once when `stops` says so.
 pub(super) async fn after_all<B, F>(
     request: Request<B>,
     stops: impl Future<Output = ()>,
@@ -41,9 +41,6 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     F: Future<Output = Response<Body>>,
 {
-    if request.version() == Version::HTTP_2 || request.body().is_end_stream() {
-        return answer(request.map(Body::new)).await;
-    }
     let begun = Instant::now();
     let until = begun + time_limit(request.headers());
     // What nobody has a use for is not waited for.
@@ -57,6 +54,7 @@ where
     let body = |inner| Body::new(Watched { inner: Some(inner), begun: false, leaves: Some(leaves) });
     let mut answer = answer(request.map(body)).await;
     let ends = match left.try_recv() {
+        Ok(Left { rest: Some(rest), .. }) if rest.is_end_stream() => false,
         Ok(Left { rest: Some(rest), begun: read }) => {
             // Nobody has told it to begin, and it has not lost its patience.
             let waits = asks_first && !read && begun.elapsed() < ASKS_FOR;

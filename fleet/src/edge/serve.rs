@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use http::Request;
+use http::{Request, Response, Version};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -27,6 +27,7 @@ use tokio::{
     time::{Sleep, timeout},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tonic::body::Body;
 use tonic_health::server::{HealthReporter, HealthService};
 
 use super::{
@@ -445,6 +446,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Begun<S> {
     }
 }
 
+/// The answer to one request.
+type Answered = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
 async fn connection(
     stream: Begun<Wire>,
     services: Services,
@@ -454,16 +458,20 @@ async fn connection(
 ) {
     let (from, seat): (_, Arc<Seat>) = (peer.ip, peer.seat.clone());
     let stopped = stop.clone();
-    let calls = service_fn(move |request: Request<Incoming>| {
-        let (services, peer, mut stopped) = (services.clone(), peer.clone(), stopped.clone());
+    let calls = service_fn(move |request: Request<Incoming>| -> Answered {
+        let (services, peer) = (services.clone(), peer.clone());
+        let answered = |request| async move {
+            let _busy = peer.seat.busy();
+            answer(services, request, peer).await
+        };
         // On its own: a stream is open for long after what made its answer, which is large, has ended.
-        Box::pin(async move {
-            let answered = rest::after_all(request, told(&mut stopped), |request| async move {
-                let _busy = peer.seat.busy();
-                answer(services, request, peer).await
-            });
-            Ok::<_, Infallible>(answered.await)
-        })
+        match request.version() {
+            Version::HTTP_2 => Box::pin(async move { Ok(answered(request.map(Body::new)).await) }),
+            _ => {
+                let mut stopped = stopped.clone();
+                Box::pin(async move { Ok(rest::after_all(request, told(&mut stopped), answered).await) })
+            }
+        }
     });
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), calls).into_owned());
     let ended = tokio::select! {

@@ -121,8 +121,10 @@ async fn where_it_is_not_waited_for_the_answer_says_that_this_is_the_end() {
     line.begin(UPDATE, "application/json", 64 << 20, "").await;
     assert_eq!(line.answer().await, (401, true), "too much");
     let mut line = Line::open(&world).await;
-    line.say("GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n").await;
-    assert_eq!(line.answer().await, (200, true), "of no use");
+    for (length, ends) in [("", false), ("Content-Length: 0\r\n", false), ("Content-Length: 2\r\n", true)] {
+        line.say(format!("GET /healthz HTTP/1.1\r\nHost: x\r\n{length}\r\n")).await;
+        assert_eq!(line.answer().await, (200, ends), "of no use: {length}");
+    }
     let mut line = Line::open(&world).await;
     line.begin(UPDATE, "application/grpc-web+proto", 2, "Grpc-Timeout: 10m\r\n").await;
     assert_eq!(line.answer().await, (200, true), "the caller has no more time");
