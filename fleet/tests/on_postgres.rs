@@ -10,6 +10,8 @@ mod clients;
 mod deleting;
 #[path = "devices.rs"]
 mod devices;
+#[path = "edge.rs"]
+mod edge;
 #[path = "on_postgres/loss.rs"]
 mod loss;
 #[path = "mail.rs"]

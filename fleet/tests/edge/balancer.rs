@@ -18,7 +18,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, rustls};
 
-use crate::world::{Client, Owner, PATIENCE, World};
+use super::world::{Client, Owner, PATIENCE, World};
 
 /// Where the balancer is; the tests themselves come from 127.0.0.1.
 const BALANCER: [u8; 4] = [127, 0, 0, 2];

@@ -3,7 +3,7 @@
 use api::pb::platform::{app::v1::*, fleet::v1::*};
 use fleet::{history, store::Tx};
 
-use crate::world::{Owner, World};
+use super::world::{Owner, World};
 
 const DAY: i64 = 24 * 60 * 60 * 1000;
 

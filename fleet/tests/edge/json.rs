@@ -6,7 +6,7 @@ use prost::Message;
 use serde_json::{Value, json};
 use tonic::Code;
 
-use crate::world::{
+use super::world::{
     Client, Owner, World, code,
     http::{Answer, ask},
 };

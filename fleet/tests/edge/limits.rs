@@ -6,7 +6,7 @@ use serde_json::json;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-use crate::world::{Client, Owner, PATIENCE, World, code, http::ask};
+use super::world::{Client, Owner, PATIENCE, World, code, http::ask};
 
 /// Several times what a burst lets through.
 const AT_ONCE: usize = 100;

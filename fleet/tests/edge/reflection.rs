@@ -8,7 +8,7 @@ use prost_types::FileDescriptorProto;
 use tonic::{Code, Request, Status};
 use tonic_reflection::pb::{v1, v1alpha};
 
-use crate::world::{Client, PATIENCE, World, code};
+use super::world::{Client, PATIENCE, World, code};
 
 macro_rules! asker {
     ($name:ident, $version:ident) => {

@@ -12,7 +12,7 @@ use prost_reflect::{DynamicMessage, Kind, MessageDescriptor, ReflectMessage, Val
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-use crate::world::{
+use super::world::{
     World,
     things::{Ours, ours, value},
 };
@@ -113,7 +113,7 @@ fn leads_somewhere(message: &MessageDescriptor, path: &str) -> bool {
 }
 
 /// What comes back from a call that takes no time: a stream that opens is closed again.
-async fn refusal(client: &crate::world::Client, path: &str, message: &DynamicMessage) -> Option<Status> {
+async fn refusal(client: &super::world::Client, path: &str, message: &DynamicMessage) -> Option<Status> {
     client.raw(path, message.encode_to_vec().into()).await.err()
 }
 

@@ -8,7 +8,7 @@ use tonic::{
     transport::{Certificate, Channel, ClientTlsConfig},
 };
 
-use crate::world::{self, Client, code};
+use super::world::{self, Client, code};
 
 /// A client that trusts this certificate alone.
 async fn connected(url: &str, pem: &str) -> Option<Client> {

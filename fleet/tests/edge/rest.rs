@@ -6,7 +6,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::world::{PATIENCE, World};
+use super::world::{PATIENCE, World};
 
 const UPDATE: &str = "/viam.app.v1.AppService/UpdateRobotPart";
 const SIGN_IN: &str = "/proto.rpc.v1.AuthService/Authenticate";

@@ -8,7 +8,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::world::{Client, Owner, PATIENCE, World, code};
+use super::world::{Client, Owner, PATIENCE, World, code};
 
 /// What an HTTP/2 client says first: the preface and its settings, of which there are none.
 const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
