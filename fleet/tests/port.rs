@@ -105,6 +105,20 @@ async fn oversized_and_broken_frames_are_refused_by_status() {
     assert_eq!(refused.code(), Code::OutOfRange, "{}", refused.message());
     let broken = owner.client.raw("/platform.app.v1.AppService/GetRobot", vec![0x0a, 0xff, 0xff].into()).await;
     assert!(matches!(code(broken), Code::Internal | Code::InvalidArgument), "a message that is none");
+    // A Struct in a Struct in …: as deep as a reader goes, and deeper than any stack is.
+    let field = |tag: u8, inner: &[u8]| {
+        let mut message = vec![tag];
+        prost::encoding::encode_varint(inner.len() as u64, &mut message);
+        [message, inner.to_vec()].concat()
+    };
+    let mut inner = Vec::new();
+    for _ in 0..5_000 {
+        // fields { key: "a" value { struct_value { … } } }
+        inner = field(0x0a, &[field(0x0a, b"a"), field(0x12, &field(0x2a, &inner))].concat());
+    }
+    let deep = field(0x1a, &inner);
+    let deep = owner.client.raw("/platform.app.v1.AppService/UpdateRobotPart", deep.into()).await;
+    assert!(matches!(code(deep), Code::Internal | Code::InvalidArgument), "deeper than anybody reads");
 
     // A frame that promises four gigabytes, over gRPC-Web.
     let token = owner.client.token.clone().unwrap();

@@ -493,3 +493,39 @@ async fn a_tail_ends_with_the_right_to_read_and_goes_on_otherwise() {
     }
     world.end().await;
 }
+
+#[tokio::test]
+async fn a_tail_ends_with_its_key_and_with_the_share_that_let_it_in() {
+    let world = World::new().await;
+    let (owner, other) = (world.owner("Acme").await, world.owner("Other").await);
+    let north = owner.location("North", None).await;
+    let part = owner.main_part(&owner.machine(&north, "arm").await).await;
+    const TAIL: &str = "/platform.app.v1.AppService/TailRobotPartLogs";
+    let tail = || TailRobotPartLogsRequest { id: part.id.clone(), ..Default::default() };
+    let ends = async |mut stream: tonic::Streaming<bytes::Bytes>| {
+        code(tokio::time::timeout(world::PATIENCE, stream.message()).await.expect("it ends"))
+    };
+    for rotated in [true, false] {
+        let made: CreateKeyResponse =
+            owner.client.app("CreateKey", owner.key_request("operator", "location", &north)).await.unwrap();
+        let key = world.login("api-key", &made.id, &made.key).await.unwrap();
+        let open = key.stream(TAIL, tail()).await;
+        match rotated {
+            true => drop(
+                owner.client.app::<_, RotateKeyResponse>("RotateKey", RotateKeyRequest { id: made.id }).await.unwrap(),
+            ),
+            false => drop(
+                owner.client.app::<_, DeleteKeyResponse>("DeleteKey", DeleteKeyRequest { id: made.id }).await.unwrap(),
+            ),
+        }
+        assert_eq!(ends(open).await, Code::Unauthenticated, "rotated: {rotated}");
+    }
+    let (location_id, organization_id) = (north.clone(), other.organization.clone());
+    let share = ShareLocationRequest { location_id: location_id.clone(), organization_id: organization_id.clone() };
+    owner.client.app::<_, ShareLocationResponse>("ShareLocation", share).await.unwrap();
+    let open = other.client.stream(TAIL, tail()).await;
+    let unshare = UnshareLocationRequest { location_id, organization_id };
+    owner.client.app::<_, UnshareLocationResponse>("UnshareLocation", unshare).await.unwrap();
+    assert_eq!(ends(open).await, NotFound);
+    world.end().await;
+}

@@ -209,7 +209,7 @@ impl Drop for OnSmallDisk {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_a_full_disk_writes_are_unavailable_and_come_back_by_themselves() {
     if ON_POSTGRES {
-        // There the disk is the database's: its refusal is tested in the store.
+        // There the disk is the database's: `on_postgres/loss.rs`.
         return;
     }
     let Some((mut server, created)) = OnSmallDisk::start() else {

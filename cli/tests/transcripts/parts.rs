@@ -163,4 +163,13 @@ fn editing() {
     assert!(done.exit == 1 && done.err.contains("Your text is kept in "), "{}", done.err);
     let kept = done.err.split("kept in ").nth(1).unwrap().split(".\n").next().unwrap();
     assert_eq!(fs::read_to_string(kept).unwrap(), "{oh\n");
+    // What a device would not take is not sent, and what somebody else changed meanwhile is not written over.
+    let before = desk.config();
+    let done = edit("echo '{\"agent\": {\"advanced_settings\": {\"debug\": \"yes\"}}}' > \"$2\"");
+    assert!(done.exit == 1 && done.err.contains("debug") && done.err.contains("Your text is kept in "), "{}", done.err);
+    desk.fleet.state().rivals = 1;
+    let done = edit("sed -i s/false/true/ \"$2\"");
+    assert!(done.exit == 1 && done.err.contains("changed meanwhile (ABORTED)"), "{}", done.err);
+    assert!(done.err.contains("Your text is kept in "), "{}", done.err);
+    assert_eq!(desk.config(), before);
 }

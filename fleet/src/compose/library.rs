@@ -106,21 +106,32 @@ pub enum SaveRefusal {
         chain: Vec<String>,
     },
     /// Its fragments are nested too deeply.
-    #[error("its fragments are nested deeper than {DEPTH_MAX} levels: {}", chain.join(" → "))]
+    #[error("its fragments are nested deeper than {DEPTH_MAX} levels: {}{}", said_of(*above), chain.join(" → "))]
     TooDeep {
+        /// Levels of fragments that it lies in itself.
+        above: usize,
         /// Ids from the outermost to the one that is too deep.
         chain: Vec<String>,
     },
 }
 
-/// Checks a fragment about to be saved as `id`, with everything it names at hand (see [`missing`]).
-pub fn check_fragment(id: &str, config: &Map<String, Value>, library: &Library) -> Result<(), SaveRefusal> {
-    walk(config, library, &mut vec![id.to_owned()], &mut BTreeSet::new())
+fn said_of(levels: usize) -> String {
+    if levels == 0 { String::new() } else { format!("in fragments of {levels} levels → ") }
+}
+
+/// Checks a fragment about to be saved as `id`, which lies in fragments of so many levels `above`, with everything it names at hand (see [`missing`]).
+pub fn check_fragment(
+    id: &str,
+    above: usize,
+    config: &Map<String, Value>,
+    library: &Library,
+) -> Result<(), SaveRefusal> {
+    walk(config, library, above, &mut vec![id.to_owned()], &mut BTreeSet::new())
 }
 
 /// Checks a part's configuration about to be saved: the depth of its fragments.
 pub fn check_part(config: &Map<String, Value>, library: &Library) -> Result<(), SaveRefusal> {
-    walk(config, library, &mut Vec::new(), &mut BTreeSet::new())
+    walk(config, library, 0, &mut Vec::new(), &mut BTreeSet::new())
 }
 
 /// `cleared` holds (depth, fragment) pairs already walked: without it, fragments that share fragments would be walked
@@ -128,6 +139,7 @@ pub fn check_part(config: &Map<String, Value>, library: &Library) -> Result<(), 
 fn walk(
     config: &Map<String, Value>,
     library: &Library,
+    above: usize,
     chain: &mut Vec<String>,
     cleared: &mut BTreeSet<(usize, Key)>,
 ) -> Result<(), SaveRefusal> {
@@ -140,11 +152,11 @@ fn walk(
             continue;
         }
         chain.push(key.id.clone());
-        if chain.len() > DEPTH_MAX {
-            return Err(SaveRefusal::TooDeep { chain: chain.clone() });
+        if above + chain.len() > DEPTH_MAX {
+            return Err(SaveRefusal::TooDeep { above, chain: chain.clone() });
         }
         if let Some(fragment) = library.get(&key) {
-            walk(fragment.config(), library, chain, cleared)?;
+            walk(fragment.config(), library, above, chain, cleared)?;
         }
         chain.pop();
         cleared.insert((chain.len(), key));

@@ -91,7 +91,7 @@ fn a_cycle_is_refused_when_saved_and_harmless_when_met() {
         ("c", json!({"fragments": ["a"]})),
     ];
     let library = library(&fragments);
-    let refusal = check_fragment("a", &object(fragments[0].1.clone()), &library).unwrap_err();
+    let refusal = check_fragment("a", 0, &object(fragments[0].1.clone()), &library).unwrap_err();
     assert_eq!(
         refusal.to_string(),
         "the fragment would contain itself: a → b → c → a; take one of these references out"
@@ -110,12 +110,14 @@ fn nine_levels_are_one_too_many() {
     assert!(composed.config.contains_key("k8") && !composed.config.contains_key("k9"));
     assert_eq!(composed.complaints.len(), 1, "{:?}", composed.complaints);
     let library = library(&fragments);
-    assert!(matches!(check_fragment("f1", &object(owned[0].1.clone()), &library), Err(SaveRefusal::TooDeep { .. })));
+    assert!(matches!(check_fragment("f1", 0, &object(owned[0].1.clone()), &library), Err(SaveRefusal::TooDeep { .. })));
     assert_eq!(
-        check_fragment("f3", &object(owned[2].1.clone()), &library),
+        check_fragment("f3", 0, &object(owned[2].1.clone()), &library),
         Ok(()),
         "f3 to f9, and f10 unknown: 8 levels"
     );
+    let refused = check_fragment("f3", 1, &object(owned[2].1.clone()), &library).unwrap_err().to_string();
+    assert!(refused.contains("in fragments of 1 levels → f3 → f4"), "{refused}");
     assert!(check_part(&object(json!({"fragments": ["f1"]})), &library).is_err());
     assert_eq!(check_part(&object(json!({"fragments": ["f3"]})), &library), Ok(()));
 }

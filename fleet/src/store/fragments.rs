@@ -309,7 +309,7 @@ pub fn note_uses(tx: &Tx<'_>, kind: &str, id: &str, organization: &str, config: 
     let check = if kind == "part" {
         compose::check_part(&document, &library)
     } else {
-        compose::check_fragment(id, &document, &library)
+        compose::check_fragment(id, levels_above(tx, id, organization)?, &document, &library)
     };
     check.map_err(|why| Refusal::invalid("config", why))?;
     for key in direct {
@@ -318,6 +318,23 @@ pub fn note_uses(tx: &Tx<'_>, kind: &str, id: &str, organization: &str, config: 
         tx.run(sql, &[kind.into(), id.into(), (&*key.id).into()])?;
     }
     Ok(())
+}
+
+/// How many levels of its organization's own fragments one lies in. What others put around it is their affair: it is left
+/// out there where it is too deep.
+fn levels_above(tx: &Tx<'_>, id: &str, organization: &str) -> Result<usize, DbError> {
+    let sql = "WITH RECURSIVE above (id, level) AS (
+                   SELECT CAST($1 AS TEXT), CAST(0 AS BIGINT)
+                   UNION
+                   SELECT u.user_id, a.level + 1
+                   FROM above a JOIN fragment_uses u ON u.fragment_id = a.id AND u.user_kind = 'fragment'
+                        JOIN fragments f ON f.id = u.user_id AND f.organization_id = $2
+                   WHERE a.level < $3
+               )
+               SELECT MAX(level) FROM above";
+    let most = i64::try_from(compose::DEPTH_MAX).unwrap_or(i64::MAX);
+    let levels = tx.first(sql, &[id.into(), organization.into(), most.into()], |row| row.int(0))?;
+    Ok(usize::try_from(levels.unwrap_or_default()).unwrap_or_default())
 }
 
 /// One revision.

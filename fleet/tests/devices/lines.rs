@@ -32,6 +32,10 @@ async fn logs_arrive_in_order_once_and_survive_a_restart() {
     let rest = owner.logs(GetRobotPartLogsRequest { page_token: token, ..rising() }).await.expect("reads");
     assert_eq!(messages(&rest.logs), ["three", "four", "five"]);
 
+    let many = (0..1000).map(|n| line("info", &n.to_string())).collect();
+    assert_eq!(device.log(PART, many).await.expect("as many as there may be"), LogResponse {});
+    let numbers = GetRobotPartLogsRequest { filter: Some("99".into()), ..rising() };
+    assert_eq!(owner.logs(numbers).await.expect("reads").logs.len(), 19, "all of them");
     for (case, refused) in [
         ("too many", device.log(PART, vec![LogEntry::default(); 1001]).await.map(drop)),
         ("no number", device.upload(0, vec![]).await.map(drop)),

@@ -101,3 +101,45 @@ async fn no_acknowledged_write_is_lost_and_every_refusal_is_unavailable() {
     }
     world.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_whose_disk_is_full_is_told_and_written_to_again_when_it_is_not() {
+    if test_postgres::database_or_skip("the database's disk is full").is_none() {
+        return;
+    }
+    let database = test_postgres::Server::start(&test_postgres::Options::default()).unwrap();
+    let url = database.database();
+    let name = url.rsplit('/').next().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let options = wiring::Options {
+        folder: folder.path().join("data"),
+        database: Some(Address::parse(&url).unwrap()),
+        ..Default::default()
+    };
+    let world = World { folder, server: wiring::start(options).await.unwrap() };
+    let owner = world.owner("Acme").await;
+    let make = async |name: &str| {
+        let organization_id = owner.organization.clone();
+        let request = CreateLocationRequest { organization_id, name: name.into(), parent_location_id: None };
+        owner.client.app::<_, CreateLocationResponse>("CreateLocation", request).await
+    };
+    make("before").await.unwrap();
+    // What the engine says when a table cannot grow (SQLSTATE 53100), at the first write of a location.
+    database.sql(
+        name,
+        "SET search_path = fleet_state; CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
+         $$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full'; END $$;
+         CREATE TRIGGER full_disk BEFORE INSERT ON locations FOR EACH ROW EXECUTE FUNCTION full_disk()",
+    );
+    for n in 0..10 {
+        let refused = make(&n.to_string()).await.unwrap_err();
+        assert_eq!(refused.code(), Code::Unavailable, "{refused:?}");
+        assert!(refused.message().contains("disk is full"), "{refused:?}");
+        let list = ListLocationsRequest { organization_id: owner.organization.clone() };
+        let listed: ListLocationsResponse = owner.client.app("ListLocations", list).await.expect("reads go on");
+        assert_eq!(listed.locations.len(), 1, "nothing is left of what was refused");
+    }
+    database.sql(name, "DROP TRIGGER full_disk ON fleet_state.locations");
+    make("after").await.unwrap();
+    world.end().await;
+}

@@ -69,6 +69,93 @@ async fn fragments_are_listed_by_visibility_and_unlisted_ones_by_their_owner_alo
     world.end().await;
 }
 
+/// Sets what a fragment is made of; what the server says to it.
+async fn contains(owner: &Owner, id: &str, fragments: &[&str]) -> Result<(), tonic::Status> {
+    let request = UpdateFragmentRequest {
+        id: id.into(),
+        name: id.into(),
+        fragment_config_json: Some(serde_json::json!({ "fragments": fragments }).to_string()),
+        ..UpdateFragmentRequest::default()
+    };
+    owner.client.app::<_, UpdateFragmentResponse>("UpdateFragment", request).await.map(drop)
+}
+
+#[tokio::test]
+async fn fragments_contain_no_circle_and_lie_no_deeper_than_eight_levels_from_either_end() {
+    let world = World::new().await;
+    let (owner, other) = (world.owner("Acme").await, world.owner("Other").await);
+    let mut chain = Vec::new();
+    for n in 0..9 {
+        chain.push(fragment(&owner, &format!("f{n}"), PublicUnlisted).await);
+    }
+    let link = async |from: usize, to: usize| {
+        let refused = contains(&owner, &chain[from], &[&chain[to]]).await.err();
+        refused.map(|refused| {
+            assert_eq!(refused.code(), InvalidArgument, "{refused}");
+            refused.message().to_owned()
+        })
+    };
+    for (from, to) in [(0, 1), (1, 2)] {
+        assert_eq!(link(from, to).await, None);
+    }
+    let refused = link(2, 0).await.expect("a circle of three");
+    assert!(refused.contains("would contain itself"), "{refused}");
+    // Eight levels, put together from the middle; the ninth is too much at the top, and at the bottom.
+    for (from, to) in [(5, 6), (4, 5), (3, 4), (2, 3), (6, 7)] {
+        assert_eq!(link(from, to).await, None, "{from} in {to}");
+    }
+    let refused = link(7, 8).await.expect("nine levels from below");
+    assert!(refused.contains("deeper than 8 levels: in fragments of 7 levels"), "{refused}");
+    let refused = link(8, 0).await.expect("nine levels from above");
+    assert!(refused.contains("deeper than 8 levels"), "{refused}");
+    // Who puts it into fragments of another organization keeps nobody from changing it.
+    let theirs = fragment(&other, "theirs", Private).await;
+    contains(&owner, &chain[6], &[]).await.unwrap();
+    contains(&other, &theirs, &[&chain[0]]).await.unwrap();
+    assert_eq!(link(6, 8).await, None);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn the_text_of_a_configuration_wins_over_its_struct_and_what_is_not_said_stays() {
+    let world = World::new().await;
+    let owner = world.owner("Acme").await;
+    let made = fragment(&owner, "f", Private).await;
+    let part = owner.main_part(&owner.machine(&owner.location("North", None).await, "arm").await).await;
+    let value = prost_types::Value { kind: Some(prost_types::value::Kind::BoolValue(true)) };
+    let filled = || prost_types::Struct { fields: [("struct".to_owned(), value.clone())].into() };
+    let text = |said: &str| Some(format!("{{\"{said}\": true}}"));
+    let table = [
+        ("a Struct alone", Some(filled()), None, "struct"),
+        ("both", Some(filled()), text("text"), "text"),
+        ("text alone", None, text("other"), "other"),
+        ("neither", None, None, "other"),
+    ];
+    for (case, config, json, expected) in table {
+        let update = UpdateFragmentRequest {
+            id: made.clone(),
+            name: "f".into(),
+            config: config.clone(),
+            fragment_config_json: json.clone(),
+            ..UpdateFragmentRequest::default()
+        };
+        let updated: UpdateFragmentResponse = owner.client.app("UpdateFragment", update).await.unwrap();
+        let stored = updated.fragment.unwrap().fragment.unwrap();
+        assert_eq!(stored.fields.keys().collect::<Vec<_>>(), [expected], "a fragment, {case}");
+        let update = UpdateRobotPartRequest {
+            id: part.id.clone(),
+            name: part.name.clone(),
+            robot_config: config,
+            robot_config_json: json,
+            ..UpdateRobotPartRequest::default()
+        };
+        let updated: UpdateRobotPartResponse = owner.client.app("UpdateRobotPart", update).await.unwrap();
+        let stored = updated.part.unwrap().robot_config.unwrap();
+        assert_eq!(stored.fields.keys().collect::<Vec<_>>(), [expected], "a part, {case}");
+    }
+    world.end().await;
+}
+
 #[tokio::test]
 async fn a_page_of_a_fragments_history_has_ten_entries_and_its_token_is_good_there_alone() {
     let world = World::new().await;

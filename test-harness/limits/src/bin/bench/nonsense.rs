@@ -52,6 +52,14 @@ pub(crate) fn huge(address: &str, token: &str) -> String {
     answer(&mut stream).map_or("cut off".into(), |(said, _)| said)
 }
 
+/// A field of a message: its tag, which says that a length comes, and what is in it.
+fn field(tag: u8, inner: &[u8]) -> Vec<u8> {
+    let mut message = vec![tag];
+    prost::encoding::encode_varint(inner.len() as u64, &mut message);
+    message.extend(inner);
+    message
+}
+
 /// Requests that are well-formed frames with something in them that is not acceptable.
 pub(crate) fn calls(parts: &[String], organization: &str) -> Vec<(&'static str, Vec<u8>)> {
     let part = parts.first().cloned().unwrap_or_default();
@@ -76,14 +84,13 @@ pub(crate) fn calls(parts: &[String], organization: &str) -> Vec<(&'static str, 
         };
         ("/platform.app.v1.AppService/CreateLocation", request.encode_to_vec())
     };
-    // Messages in messages, deeper than any reader goes.
+    // A Struct in a Struct in …, deeper than any reader goes: fields { key: "a" value { struct_value { … } } }.
     let mut deep = Vec::new();
     for _ in 0..2_000 {
-        let mut outer = vec![0x2a];
-        prost::encoding::encode_varint(deep.len() as u64, &mut outer);
-        outer.extend(&deep);
-        deep = outer;
+        let value = field(0x12, &field(0x2a, &deep));
+        deep = field(0x0a, &[field(0x0a, b"a"), value].concat());
     }
+    let deep = field(0x1a, &deep);
     vec![
         update("[".repeat(500_000)),
         update("{\"a\":".repeat(100_000)),
