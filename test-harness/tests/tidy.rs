@@ -239,6 +239,20 @@ fn tests_that_documents_name_are_there() {
     none("a document that names a test which is gone proves nothing any more", &found);
 }
 
+#[test]
+fn the_servers_tests_run_on_both_engines() {
+    let sources = rust();
+    let both = sources.iter().find(|source| source.path == "fleet/tests/on_postgres.rs").expect("it is there");
+    let found: Vec<_> = sources
+        .iter()
+        .filter_map(|source| source.path.strip_prefix("fleet/tests/"))
+        .filter(|name| !name.contains('/') && *name != "on_postgres.rs")
+        .filter(|name| !both.text.contains(&format!("#[path = \"{name}\"]")))
+        .map(str::to_owned)
+        .collect();
+    none("tests of the server that are not run on PostgreSQL", &found);
+}
+
 /// Printed, not refused: a table may be long, logic seldom has to be.
 #[test]
 fn long_files_are_seen() {

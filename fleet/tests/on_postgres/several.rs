@@ -261,6 +261,8 @@ async fn what_one_server_is_told_all_of_them_know() {
     let _: RemoveRoleResponse =
         owner.client.app("RemoveRole", RemoveRoleRequest { authorization: Some(role) }).await.unwrap();
     assert_eq!(tail.end().await, Code::Unauthenticated);
+    let again = GetRobotPartRequest { id: part.id.clone() };
+    key.app::<_, GetRobotPartResponse>("GetRobotPart", again).await.expect("its other role and its token are good");
 
     // A key that is deleted here ends what is open there, and its calls.
     let key = pair.b.login("api-key", &made.id, &made.key).await.unwrap();
