@@ -12,6 +12,7 @@ use crate::{
     authn::Caller,
     authz::{Granted, Location, Target, right},
     context::Context,
+    ids,
     refusal::Refusal,
     store::{locations, organizations, secrets},
 };
@@ -44,6 +45,9 @@ pub async fn unshare(
 ) -> Result<UnshareLocationResponse, Refusal> {
     let granted = owner_of(context, &caller, &request.location_id).await?;
     let (other, now) = (request.organization_id, context.clock.now());
+    if !ids::is_id(&other) {
+        return Err(Refusal::malformed_id("organization", &other));
+    }
     let shown = other.clone();
     if !context.store.write(move |tx| locations::unshare(tx, &granted, &other, now)).await? {
         return Err(Refusal::not_found("organization that the location is shared with", &shown));
@@ -112,6 +116,9 @@ pub async fn delete_secret(
 ) -> Result<DeleteLocationSecretResponse, Refusal> {
     let id = or_default(context, &caller, &request.location_id).await?;
     let granted = context.authz.location::<right::WriteLocation>(&caller, &id).await?;
+    if !ids::is_id(&request.secret_id) {
+        return Err(Refusal::malformed_id("secret", &request.secret_id).on("secret_id"));
+    }
     let now = context.clock.now();
     context.store.write(move |tx| secrets::delete_of_location(tx, &granted, &request.secret_id, now)).await?;
     Ok(DeleteLocationSecretResponse {})

@@ -38,6 +38,9 @@ pub async fn delete(
 ) -> Result<DeleteRobotPartSecretResponse, Refusal> {
     let granted = context.authz.part::<right::WriteRobot>(&caller, &request.part_id).await?;
     let (secret, now) = (request.secret_id, context.clock.now());
+    if !ids::is_id(&secret) {
+        return Err(Refusal::malformed_id("secret", &secret).on("secret_id"));
+    }
     context.store.write(move |tx| secrets::delete_of_part(tx, &granted, &secret, now)).await?;
     Ok(DeleteRobotPartSecretResponse {})
 }

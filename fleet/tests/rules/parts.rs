@@ -89,6 +89,7 @@ async fn a_machine_has_one_main_part_and_a_part_two_secrets_at_most() {
         ("another part's", delete(&hand, &two.secrets[0].id).await, NotFound),
         ("no such part", delete(NOBODY, &two.secrets[0].id).await, NotFound),
         ("malformed", delete("x", &two.secrets[0].id).await, InvalidArgument),
+        ("a malformed secret", delete(&wrist, "x").await, InvalidArgument),
         ("itself", delete(&wrist, &two.secrets[0].id).await, Yes),
         ("again", delete(&wrist, &two.secrets[0].id).await, NotFound),
     ];

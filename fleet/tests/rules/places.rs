@@ -114,6 +114,7 @@ async fn a_location_has_two_secrets_at_most_and_an_empty_id_is_the_only_location
         ("no location", delete(NOBODY, &first.secrets[0].id).await, NotFound),
         ("another location", delete(&south, &first.secrets[0].id).await, NotFound),
         ("malformed", delete("x", &first.secrets[0].id).await, InvalidArgument),
+        ("a malformed secret", delete(&location, "x").await, InvalidArgument),
         ("itself", delete(&location, &second.secrets[0].id).await, Yes),
     ];
     for (case, answer, expected) in table {
@@ -233,6 +234,12 @@ async fn the_overview_is_of_the_places_and_fragments_that_are_named_and_has_an_e
     for limit in [-1, 1001] {
         let wrong = ListMachineSummariesRequest { limit: Some(limit), ..all.clone() };
         assert_eq!(list(wrong).await, Err(InvalidArgument), "{limit}");
+    }
+    for (id, expected) in [("x", InvalidArgument), (NOBODY, NotFound)] {
+        let wrong = ListMachineSummariesRequest { location_ids: vec![id.into()], ..all.clone() };
+        assert_eq!(list(wrong).await, Err(expected), "a location {id}");
+        let wrong = ListMachineSummariesRequest { fragment_ids: vec![id.into()], ..all.clone() };
+        assert_eq!(list(wrong).await, Err(expected), "a fragment {id}");
     }
     let nowhere = ListMachineSummariesRequest { organization_id: NOBODY.into(), ..all.clone() };
     assert_eq!(list(nowhere).await, Err(NotFound));
