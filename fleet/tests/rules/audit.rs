@@ -8,7 +8,7 @@ use fleet::{operations::OPERATIONS, store::DbError};
 use prost::Message;
 use tonic::{Code, Request, Status, client::Grpc};
 
-use super::world::{Client, Owner, PATIENCE, Plain, World, code};
+use super::world::{Client, Owner, PATIENCE, Plain, World, code, engine::ON_POSTGRES};
 
 /// (operation, who, from where) of all that was ever written down.
 async fn written(world: &World) -> Vec<(String, String, String)> {
@@ -322,4 +322,62 @@ async fn organizations(walk: &mut Walk<'_>) {
     };
     walk.operator = walk.world.key(&second, "operator", "organization", &second.organization).await;
     walk.does("DeleteOrganization", DeleteOrganizationRequest { organization_id: second.organization }).await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_written_down_is_not_done() {
+    let world = World::new().await;
+    let owner = world.owner("Acme").await;
+    let north = owner.location("North", None).await;
+    let machine = owner.machine(&north, "arm").await;
+    let part = owner.main_part(&machine).await;
+    let forbid: &[&str] = match ON_POSTGRES {
+        true => &[
+            "CREATE FUNCTION never() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'never'; END $$",
+            "CREATE TRIGGER never BEFORE INSERT ON audit FOR EACH ROW EXECUTE FUNCTION never()",
+        ],
+        false => &["CREATE TRIGGER never BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'never'); END"],
+    };
+    let forbidden = world
+        .server
+        .context
+        .store
+        .write::<_, DbError>(move |tx| forbid.iter().try_for_each(|sql| tx.run(sql, &[]).map(drop)));
+    forbidden.await.unwrap();
+    let state = async || {
+        let listed = ListLocationsRequest { organization_id: owner.organization.clone() };
+        let listed: ListLocationsResponse = owner.client.app("ListLocations", listed).await.unwrap();
+        let keys = ListKeysRequest { org_id: owner.organization.clone() };
+        let keys: ListKeysResponse = owner.client.app("ListKeys", keys).await.unwrap();
+        let robot: GetRobotResponse =
+            owner.client.app("GetRobot", GetRobotRequest { id: machine.clone() }).await.unwrap();
+        let got = GetRobotPartRequest { id: part.id.clone() };
+        let got: GetRobotPartResponse = owner.client.app("GetRobotPart", got).await.unwrap();
+        (listed.locations, keys.api_keys.len(), robot.robot.unwrap().name, got.config_json)
+    };
+    let before = state().await;
+    let organization_id = owner.organization.clone();
+    let location = CreateLocationRequest { organization_id, name: "South".into(), parent_location_id: None };
+    let rename = UpdateRobotRequest { id: machine.clone(), name: "leg".into(), location: north.clone() };
+    let config = UpdateRobotPartRequest {
+        id: part.id.clone(),
+        name: part.name.clone(),
+        robot_config_json: Some(r#"{"new": true}"#.into()),
+        ..UpdateRobotPartRequest::default()
+    };
+    let key = owner.key_request("operator", "location", &north);
+    for (operation, refused) in [
+        ("CreateLocation", code(owner.client.app::<_, CreateLocationResponse>("CreateLocation", location).await)),
+        ("UpdateRobot", code(owner.client.app::<_, UpdateRobotResponse>("UpdateRobot", rename).await)),
+        ("UpdateRobotPart", code(owner.client.app::<_, UpdateRobotPartResponse>("UpdateRobotPart", config).await)),
+        ("CreateKey", code(owner.client.app::<_, CreateKeyResponse>("CreateKey", key).await)),
+        ("DeleteRobot", {
+            let gone = DeleteRobotRequest { id: machine.clone() };
+            code(owner.client.app::<_, DeleteRobotResponse>("DeleteRobot", gone).await)
+        }),
+    ] {
+        assert_eq!(refused, Code::Internal, "{operation}");
+    }
+    assert_eq!(state().await, before);
+    world.end().await;
 }
