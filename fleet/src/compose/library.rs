@@ -116,16 +116,19 @@ pub enum SaveRefusal {
 }
 
 fn said_of(levels: usize) -> String {
-    if levels == 0 { String::new() } else { format!("in fragments of {levels} levels → ") }
+    if levels == 0 { String::new() } else { format!("{levels} above it → ") }
 }
 
-/// Checks a fragment about to be saved as `id`, which lies in fragments of so many levels `above`, with everything it names at hand (see [`missing`]).
+/// Checks a fragment about to be saved as `id`, which lies in fragments of so many levels `above`, with everything it names
+/// at hand (see [`missing`]).
 pub fn check_fragment(
     id: &str,
     above: usize,
     config: &Map<String, Value>,
     library: &Library,
 ) -> Result<(), SaveRefusal> {
+    // A circle is told as one, however deep it lies.
+    walk(config, library, 0, &mut vec![id.to_owned()], &mut BTreeSet::new())?;
     walk(config, library, above, &mut vec![id.to_owned()], &mut BTreeSet::new())
 }
 

@@ -117,7 +117,7 @@ fn nine_levels_are_one_too_many() {
         "f3 to f9, and f10 unknown: 8 levels"
     );
     let refused = check_fragment("f3", 1, &object(owned[2].1.clone()), &library).unwrap_err().to_string();
-    assert!(refused.contains("in fragments of 1 levels → f3 → f4"), "{refused}");
+    assert!(refused.contains("8 levels: 1 above it → f3 → f4"), "{refused}");
     assert!(check_part(&object(json!({"fragments": ["f1"]})), &library).is_err());
     assert_eq!(check_part(&object(json!({"fragments": ["f3"]})), &library), Ok(()));
 }

@@ -30,7 +30,7 @@ use crate::{
 /// The protocol's version, which callers may name.
 const VERSION: &str = "connect-protocol-version";
 /// In milliseconds.
-const TIMEOUT: &str = "connect-timeout-ms";
+pub(super) const TIMEOUT: &str = "connect-timeout-ms";
 /// Bytes of a gRPC frame before its message.
 const HEAD_BYTES: usize = 5;
 /// Of a timeout: ten digits by the protocol, eight by gRPC's.

@@ -244,7 +244,9 @@ fn time_limit(headers: &::http::HeaderMap) -> Duration {
             _ => return None,
         })
     });
-    asked.map_or(CALL_WITHIN, |asked| asked.min(CALL_WITHIN))
+    // What the JSON of the same calls says in its place.
+    let in_json = || headers.get(json::TIMEOUT)?.to_str().ok()?.parse().ok().map(Duration::from_millis);
+    asked.or_else(in_json).map_or(CALL_WITHIN, |asked| asked.min(CALL_WITHIN))
 }
 
 /// What tonic-web wraps.

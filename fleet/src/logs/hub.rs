@@ -57,8 +57,17 @@ struct Ring {
     followers: usize,
     /// Of them, those that wait for the next line.
     waiting: usize,
-    /// While it has a turn: the lines that those who wait are being woken for.
-    turn: Option<Mark>,
+    /// While it has a turn: of what those who wait are woken for.
+    turn: Option<Woken>,
+}
+
+/// What followers are woken for, one after the other.
+#[derive(Clone, Copy)]
+struct Woken {
+    /// The first of them has slept since then, at most.
+    since: Mark,
+    /// They see what came until then.
+    until: Mark,
 }
 
 /// A part whose followers are woken, whoever waits longest first.
@@ -131,18 +140,19 @@ impl Hub {
         }
         let Some(watched) = held(&self.parts).get(part_id).cloned() else { return };
         let mut ring = held(&watched.ring);
+        let before = ring.mark();
         entries.into_iter().for_each(|entry| ring.push(block, entry));
-        let (mark, waiting) = (ring.mark(), ring.waiting);
-        match ring.turn {
-            Some(shown) if ring.fills_since(shown) => {
-                ring.turn = Some(mark);
-                watched.arrived.notify_waiters();
-                return;
-            }
-            Some(_) => return,
-            None if waiting == 0 => return,
-            None => ring.turn = Some(mark),
+        let (until, waiting) = (ring.mark(), ring.waiting);
+        let since = ring.turn.map_or(before, |turn| turn.since);
+        if ring.fills_since(since) {
+            ring.turn = ring.turn.map(|_| Woken { since: until, until });
+            watched.arrived.notify_waiters();
+            return;
         }
+        if waiting == 0 || ring.turn.is_some() {
+            return;
+        }
+        ring.turn = Some(Woken { since, until });
         drop(ring);
         let turn = Turn { watched, asleep: waiting };
         let mut turns = held(&self.turns);
@@ -214,14 +224,18 @@ impl Turn {
     fn wake(&mut self) -> bool {
         if self.asleep == 0 {
             let mut ring = held(&self.watched.ring);
-            let (mark, waiting) = (ring.mark(), ring.waiting);
-            if waiting == 0 || ring.turn == Some(mark) {
-                ring.turn = None;
-                return false;
+            let (until, waiting) = (ring.mark(), ring.waiting);
+            match ring.turn {
+                Some(turn) if waiting > 0 && turn.until != until => {
+                    // Whoever begins to wait from now on has seen these lines.
+                    ring.turn = Some(Woken { since: turn.until, until });
+                    self.asleep = waiting;
+                }
+                _ => {
+                    ring.turn = None;
+                    return false;
+                }
             }
-            // Whoever begins to wait from now on has seen these lines.
-            ring.turn = Some(mark);
-            self.asleep = waiting;
         }
         // One wake too many is a look for nothing.
         self.watched.arrived.notify_one();

@@ -544,13 +544,13 @@ async fn followers_of_one_part_after_the_other_have_their_turn() {
 
 #[tokio::test]
 async fn nobody_misses_a_line_because_its_turn_comes_late() {
-    // One part that many follow, and one of very many that all have a turn.
-    for (parts, readers) in [(1, 64), (500, 2)] {
+    // One part that many follow, and one of very many that all have a turn; small blocks, and large ones.
+    for (parts, readers, size) in [(1, 64, 100), (500, 2, 100), (1, 32, 400), (1, 32, 1000)] {
         let (hub, blocks) = (Hub::default(), 50);
         let mut reading = tokio::task::JoinSet::new();
         for part in (0..parts).flat_map(|part| vec![part; readers]) {
             let mut follower = hub.follow(&part.to_string(), 0, everything()).expect("follows");
-            let wanted = if part == 0 { 100 * blocks } else { 1 };
+            let wanted = if part == 0 { size * blocks } else { 1 };
             reading.spawn(async move {
                 let (mut missed, mut lines) = (0, 0);
                 while missed + lines < wanted {
@@ -566,11 +566,11 @@ async fn nobody_misses_a_line_because_its_turn_comes_late() {
         }
         (1..parts).for_each(|part| hub.publish(&part.to_string(), 1, vec![stored("line")]));
         for block in 0..blocks {
-            hub.publish("0", 1 + block as i64, (0..100).map(|_| stored("line")).collect());
+            hub.publish("0", 1 + block as i64, (0..size).map(|_| stored("line")).collect());
             tokio::task::yield_now().await;
         }
         let missed = tokio::time::timeout(PATIENCE, reading.join_all()).await.expect("nobody sleeps on");
-        assert_eq!(missed, vec![0; parts * readers], "{parts} parts");
+        assert_eq!(missed, vec![0; parts * readers], "{parts} parts, blocks of {size}");
     }
 }
 

@@ -11,7 +11,7 @@ use api::pb::platform::{
 };
 use prost::Message;
 
-use super::{fragments as fragment_services, input, locations, machines};
+use super::{input, locations, machines};
 use crate::{
     authn::{Caller, Who},
     authz::Target,
@@ -29,8 +29,12 @@ pub async fn list(
     request: ListMachineSummariesRequest,
 ) -> Result<ListMachineSummariesResponse, Refusal> {
     let limit = input::page_size("limit", i64::from(request.limit.unwrap_or_default()))?;
-    for id in &request.fragment_ids {
-        fragment_services::readable(context, &caller, id).await.map_err(|refusal| refusal.on("fragment_ids"))?;
+    for (what, field, ids) in
+        [("location", "location_ids", &request.location_ids), ("fragment", "fragment_ids", &request.fragment_ids)]
+    {
+        if let Some(id) = ids.iter().find(|id| !ids::is_id(id)) {
+            return Err(Refusal::malformed_id(what, id).on(field));
+        }
     }
     let mut location_summaries = Vec::new();
     let mut left = limit;
@@ -86,14 +90,6 @@ async fn places(
             && (request.organization_id.is_empty() || *chain.organization == *request.organization_id)
         {
             places.extend(context.store.read(|tx| stored_locations::get(tx, location)).await?);
-        }
-    }
-    for id in &request.location_ids {
-        if !ids::is_id(id) {
-            return Err(Refusal::malformed_id("location", id).on("location_ids"));
-        }
-        if !places.iter().any(|place| place.id == *id) {
-            return Err(Refusal::not_found("location", id).on("location_ids"));
         }
     }
     places.retain(|place| {

@@ -104,8 +104,10 @@ async fn fragments_contain_no_circle_and_lie_no_deeper_than_eight_levels_from_ei
     for (from, to) in [(5, 6), (4, 5), (3, 4), (2, 3), (6, 7)] {
         assert_eq!(link(from, to).await, None, "{from} in {to}");
     }
+    let refused = link(7, 0).await.expect("a circle of eight");
+    assert!(refused.contains("would contain itself"), "{refused}");
     let refused = link(7, 8).await.expect("nine levels from below");
-    assert!(refused.contains("deeper than 8 levels: in fragments of 7 levels"), "{refused}");
+    assert!(refused.contains("deeper than 8 levels: 7 above it"), "{refused}");
     let refused = link(8, 0).await.expect("nine levels from above");
     assert!(refused.contains("deeper than 8 levels"), "{refused}");
     // Who puts it into fragments of another organization keeps nobody from changing it.
