@@ -137,5 +137,11 @@ fn ends(context: &Context, caller: &Caller) -> impl Future<Output = Status> + Se
 /// What a caller sends for as long as it likes; cut off when the answer would be.
 pub(super) fn until_end(context: &Context, caller: &Caller, body: Body) -> Body {
     let end = ends(context, caller);
-    body::holding(body, Some(Box::pin(async move { Some(Err(end.await)) })), ())
+    let later = async move {
+        let end = end.await;
+        // The answer looks as often, and says why it ends: whoever answers must not see an end of the question before.
+        tokio::time::sleep(REVOKED_LOOK_EVERY).await;
+        Some(Err(end))
+    };
+    body::holding(body, Some(Box::pin(later)), ())
 }

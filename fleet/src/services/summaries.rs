@@ -29,13 +29,6 @@ pub async fn list(
     request: ListMachineSummariesRequest,
 ) -> Result<ListMachineSummariesResponse, Refusal> {
     let limit = input::page_size("limit", i64::from(request.limit.unwrap_or_default()))?;
-    for (what, field, ids) in
-        [("location", "location_ids", &request.location_ids), ("fragment", "fragment_ids", &request.fragment_ids)]
-    {
-        if let Some(id) = ids.iter().find(|id| !ids::is_id(id)) {
-            return Err(Refusal::malformed_id(what, id).on(field));
-        }
-    }
     let mut location_summaries = Vec::new();
     let mut left = limit;
     for location in places(context, &caller, &request).await? {
@@ -78,6 +71,13 @@ async fn places(
         one if context.authz.permissions(caller, Target::Organization, one).await?.is_some() => [one].into(),
         unknown => return Err(Refusal::not_found("organization", unknown)),
     };
+    for (what, field, ids) in
+        [("location", "location_ids", &request.location_ids), ("fragment", "fragment_ids", &request.fragment_ids)]
+    {
+        if let Some(id) = ids.iter().find(|id| !ids::is_id(id)) {
+            return Err(Refusal::malformed_id(what, id).on(field));
+        }
+    }
     let mut seen = BTreeSet::new();
     let mut places = Vec::new();
     for organization in organizations {
