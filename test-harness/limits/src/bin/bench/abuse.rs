@@ -2,10 +2,11 @@
 //!
 //! Those who behave are timed alone, and while ten thousand connections say nothing, a thousand tails are not read, and
 //! others send frames that are none, messages of 64 MiB, documents that are too deep and texts that are no texts, as fast
-//! as they are answered. One of the tails is read, and must see every line. Whoever does that has a processor of its own and here there is none to give away, so the abusers
+//! as they are answered. Whoever does that has a processor of its own and here there is none to give away, so the abusers
 //! run where nobody else wants to; and the same is measured while they say the same as fast to a program that only listens:
 //! what callers feel then is the machine, and what is beyond it is the server. A second time the abusers are programs like
-//! any other. What is refused must be refused in so many words; nothing may be a fault of the server.
+//! any other. One more tail is read, and must see every line. What is refused must be refused in so many words; nothing may
+//! be a fault of the server.
 
 use std::{
     collections::BTreeMap,
