@@ -524,6 +524,8 @@ async fn a_tail_ends_with_its_key_and_with_the_share_that_let_it_in() {
     let share = ShareLocationRequest { location_id: location_id.clone(), organization_id: organization_id.clone() };
     owner.client.app::<_, ShareLocationResponse>("ShareLocation", share).await.unwrap();
     let open = other.client.stream(TAIL, tail()).await;
+    let wrong = UnshareLocationRequest { location_id: location_id.clone(), organization_id: "x".into() };
+    assert_eq!(code(owner.client.app::<_, UnshareLocationResponse>("UnshareLocation", wrong).await), InvalidArgument);
     let unshare = UnshareLocationRequest { location_id, organization_id };
     owner.client.app::<_, UnshareLocationResponse>("UnshareLocation", unshare).await.unwrap();
     assert_eq!(ends(open).await, NotFound);
