@@ -114,7 +114,8 @@ pub(crate) async fn measure(folder: &Path, secs: u64, table: &mut Table) -> Resu
     let listener = at(line.trim(), sink.id(), None);
     let callers = || callers(&server, Duration::from_secs(secs));
 
-    let (mut memory, mut heard) = ((0, 0, 0), BTreeMap::<String, u64>::new());
+    let (mut resident, mut open, mut lines) = (0, usize::MAX, 0);
+    let mut heard = BTreeMap::<String, u64>::new();
     for processors in [Processors::LeftOver, Processors::Shared] {
         let (mut rounds, mut seen) = (Vec::new(), Seen::default());
         for _ in 0..arg("rounds", ROUNDS).max(1) {
@@ -131,21 +132,31 @@ pub(crate) async fn measure(folder: &Path, secs: u64, table: &mut Table) -> Resu
             let abuse = Abuse::begin(&listener, processors, same)?;
             let elsewhere = callers().await;
             let turns_elsewhere = abuse.end()?.turns;
-            let (turns, lines) = (done.turns, done.lines);
-            rounds.push(Round { alone, beside, elsewhere: elsewhere?, turns, lines, turns_elsewhere });
+            lines += done.lines;
+            rounds.push(Round {
+                alone,
+                beside,
+                elsewhere: elsewhere?,
+                turns: done.turns,
+                lines: done.lines,
+                turns_elsewhere,
+            });
             seen.add(done.seen);
-            memory = memory.max((done.resident_mb, done.open, done.lines));
+            resident = resident.max(done.resident_mb);
+            open = open.min(done.open);
             done.heard.into_iter().for_each(|(said, count)| *heard.entry(said).or_default() += count);
         }
         report(table, processors, &rounds);
         told(table, processors, seen)?;
     }
-    let (resident, open, lines) = memory;
     table.row(
         "abused: RSS at most",
         format!("{resident} MB"),
         "≤ 512 MB",
-        format!("{open} silent connections, {TAILS} unread tails of {} parts, {lines} lines meanwhile", parts.len()),
+        format!(
+            "{open} of {IDLE} silent connections open at the end, {TAILS} unread tails of {} parts, {lines} lines meanwhile",
+            parts.len()
+        ),
     );
     table.row(
         "abused: what the abusers heard",
@@ -284,6 +295,7 @@ struct Abuse {
 /// What became of it.
 struct Done {
     resident_mb: u64,
+    /// Silent connections that the other end has not closed.
     open: usize,
     turns: u64,
     lines: u64,
@@ -366,9 +378,10 @@ impl Abuse {
         let Flooded { lines, of_last } = self.flood.join().map_err(|_| "the flood panicked")??;
         let seen = self.reader.map(|reader| reader.end(of_last)).transpose()?.unwrap_or_default();
         let resident_mb = self.resident.join().map_err(|_| "who looks at memory panicked")?;
+        let open = self.idle.iter().filter(|stream| is_open(stream)).count();
         drop(self.tails);
         let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok(Done { resident_mb, open: self.idle.len(), turns, lines, seen, heard })
+        Ok(Done { resident_mb, open, turns, lines, seen, heard })
     }
 }
 
@@ -450,6 +463,12 @@ fn open_idle(address: &str) -> Vec<TcpStream> {
         }
     }
     open
+}
+
+/// The other end said nothing, and no farewell either.
+fn is_open(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).is_ok()
+        && stream.peek(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
 }
 
 /// Tails by gRPC-Web: each is answered, and never read from then on.

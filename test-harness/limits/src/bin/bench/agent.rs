@@ -55,7 +55,7 @@ struct Memory {
 }
 
 /// Measures the agent at `--agent PATH` (default: the one in the `device` profile's folder).
-pub(crate) fn measure(folder: &Path, idle_secs: u64, mut table: Table) -> Result<Table, Trouble> {
+pub(crate) fn measure(folder: &Path, idle_secs: u64, table: &mut Table) -> Result<(), Trouble> {
     // It is started in a folder of its own.
     let program = std::path::absolute(arg("agent", PathBuf::from("target/device/platform-agent")))?;
     let size = fs::metadata(&program).map_err(|error| format!("{}: {error}", program.display()))?.len();
@@ -103,21 +103,21 @@ pub(crate) fn measure(folder: &Path, idle_secs: u64, mut table: Table) -> Result
     let mut agent = usual.options.start()?;
     usual.wait_until_running()?;
     std::thread::sleep(Duration::from_secs(3));
-    idle(&agent, idle_secs, &mut table)?;
-    changes(&usual, &agent, &mut table)?;
-    streaming(&usual, &mut agent, &mut table)?;
+    idle(&agent, idle_secs, table)?;
+    changes(&usual, &agent, table)?;
+    streaming(&usual, &mut agent, table)?;
     agent.stop()?;
 
     let hasty = Subject::new(&site, "hasty", AgentOptions { minute: Some(SHORT_MINUTE), ..options("hasty") })?;
     hasty.configure(json!({}))?;
-    crashes(&hasty, &mut table)?;
+    crashes(&hasty, table)?;
     let updated = Subject::new(&site, "updated", AgentOptions { minute: Some(SHORT_MINUTE), ..options("updated") })?;
-    updates::of_the_server(folder, &factory, &updated, &mut table)?;
+    updates::of_the_server(folder, &factory, &updated, table)?;
     let mut renewed =
         Subject::new(&site, "renewed", AgentOptions { minute: Some(SHORT_MINUTE / 10.0), ..options("renewed") })?;
-    updates::of_the_agent(folder, &factory, &program, &mut renewed, &mut table)?;
+    updates::of_the_agent(folder, &factory, &program, &mut renewed, table)?;
     fleet.process.stop()?;
-    Ok(table)
+    Ok(())
 }
 
 /// CPU milliseconds that all threads have used when the service manager is told that the agent is ready.

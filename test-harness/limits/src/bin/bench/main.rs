@@ -1,7 +1,7 @@
 //! `make bench`: speed and memory of fleet server and agent, as ratios to limits measured in the same minute.
 //!
-//! `bench [--secs 5] [--idle-secs 30] [--record FILE] [--only fleet|storm|downloads|scale|logs|abuse|agent|doors] [--sizes 10,10000]` prints a table;
-//! with `--record` it also appends it to that file. It judges nothing: goals stand beside the figures, people read them.
+//! `bench [--secs 5] [--idle-secs 30] [--record FILE] [--only PART,PART] [--sizes 10,10000]` prints a table; with `--record` it
+//! also appends it to that file. It judges nothing: goals stand beside the figures, people read them.
 
 mod abuse;
 mod agent;
@@ -20,75 +20,67 @@ mod updates;
 mod web;
 mod yardsticks;
 
-use std::{fs, path::PathBuf, time::SystemTime};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
 
 use limits::arg;
 use table::Table;
+
+/// What can be measured alone, in the order in which it is.
+const PARTS: [&str; 8] = ["fleet", "scale", "logs", "abuse", "storm", "downloads", "doors", "agent"];
 
 /// Whatever went wrong, for people.
 type Trouble = Box<dyn std::error::Error + Send + Sync>;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<(), Trouble> {
-    let folder = std::env::temp_dir().join(format!("bench-{}", std::process::id()));
-    fs::create_dir_all(&folder)?;
     let only = arg("only", String::new());
-    let load_before = load();
-    let measured = async {
-        let mut table = Table::default();
-        let wanted = |part: &str| only.is_empty() || only == part;
-        if wanted("fleet") {
-            fleet::measure(&folder, arg("secs", 5), &mut table).await?;
+    let only: Vec<&str> = only.split(',').filter(|part| !part.is_empty()).collect();
+    if let Some(unknown) = only.iter().find(|part| !PARTS.contains(part)) {
+        return Err(format!("--only {unknown}: the parts are {}", PARTS.join(", ")).into());
+    }
+    let mut failed = Vec::new();
+    for part in PARTS.into_iter().filter(|part| only.is_empty() || only.contains(part)) {
+        let folder = std::env::temp_dir().join(format!("bench-{}-{part}", std::process::id()));
+        fs::create_dir_all(&folder)?;
+        let (load_before, mut table) = (load(), Table::default());
+        let measured = measure(part, &folder, &mut table).await;
+        fs::remove_dir_all(&folder)?;
+        record(&table.markdown(&format!("{}: {part}", machine(&load_before))))?;
+        if let Err(error) = measured {
+            eprintln!("{part}: {error}");
+            failed.push(part);
         }
-        // Not without being asked for: a million machines and ten million lines take minutes and gigabytes.
-        if only == "scale" {
+    }
+    if failed.is_empty() { Ok(()) } else { Err(format!("not measured to the end: {}", failed.join(", ")).into()) }
+}
+
+/// Adds a part's rows. What was measured before it fails stays in the table.
+async fn measure(part: &str, folder: &Path, table: &mut Table) -> Result<(), Trouble> {
+    let secs = arg("secs", 5);
+    match part {
+        "fleet" => fleet::measure(folder, secs, table).await,
+        "scale" => {
             let sizes = arg("sizes", String::new());
             let sizes =
                 sizes.split(',').filter(|size| !size.is_empty()).map(str::parse).collect::<Result<Vec<_>, _>>()?;
-            let sizes = if sizes.is_empty() { &scale::SIZES[..] } else { &sizes };
-            scale::measure(&folder, arg("secs", 5), sizes, &mut table).await?;
+            scale::measure(folder, secs, if sizes.is_empty() { &scale::SIZES } else { &sizes }, table).await
         }
-        if only == "logs" {
-            scale::logs(&folder, &mut table).await?;
-        }
-        if only == "abuse" {
-            abuse::measure(&folder, arg("secs", 5), &mut table).await?;
-        }
-        if wanted("storm") {
-            let (folder, secs) = (folder.clone(), arg("secs", 5));
-            table = tokio::task::spawn_blocking(move || {
-                storm::measure(&folder, secs, &mut table)?;
-                Ok::<Table, Trouble>(table)
-            })
-            .await??;
-        }
-        if wanted("downloads") {
-            let folder = folder.clone();
-            table = tokio::task::spawn_blocking(move || {
-                downloads::measure(&folder, &mut table)?;
-                Ok::<Table, Trouble>(table)
-            })
-            .await??;
-        }
-        if wanted("doors") {
-            let (folder, secs) = (folder.clone(), arg("secs", 5));
-            table = tokio::task::spawn_blocking(move || {
-                doors::measure(&folder, secs, &mut table)?;
-                Ok::<Table, Trouble>(table)
-            })
-            .await??;
-        }
-        if wanted("agent") {
-            let (folder, idle) = (folder.clone(), arg("idle-secs", 30));
-            table = tokio::task::spawn_blocking(move || agent::measure(&folder, idle, table)).await??;
-        }
-        Ok::<Table, Trouble>(table)
+        "logs" => scale::logs(folder, table).await,
+        "abuse" => abuse::measure(folder, secs, table).await,
+        "storm" => tokio::task::block_in_place(|| storm::measure(folder, secs, table)),
+        "downloads" => tokio::task::block_in_place(|| downloads::measure(folder, table)),
+        "doors" => tokio::task::block_in_place(|| doors::measure(folder, secs, table)),
+        "agent" => tokio::task::block_in_place(|| agent::measure(folder, arg("idle-secs", 30), table)),
+        unknown => Err(format!("nothing measures {unknown}").into()),
     }
-    .await;
-    fs::remove_dir_all(&folder)?;
-    let table = measured?;
+}
 
-    let text = table.markdown(&machine(&load_before));
+/// Printed, and kept where `--record` says.
+fn record(text: &str) -> Result<(), Trouble> {
     println!("{text}");
     let record: PathBuf = arg("record", PathBuf::new());
     if !record.as_os_str().is_empty() {
