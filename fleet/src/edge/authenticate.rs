@@ -18,8 +18,6 @@ pub(super) const SIGN_IN: &str = "/proto.rpc.v1.AuthService/Authenticate";
 pub(super) fn door(path: &str) -> Door {
     match path {
         SIGN_IN => Door::Open,
-        // What a person sees of an application before signing in to it.
-        "/platform.app.v1.AppService/GetAppContent" | "/platform.app.v1.AppService/GetAppBranding" => Door::Open,
         _ if path.starts_with("/grpc.health.v1.Health/") => Door::Open,
         _ => Door::Closed,
     }

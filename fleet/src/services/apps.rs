@@ -1,6 +1,6 @@
-//! Web applications that modules bring: where their content is, and how they look before anybody has signed in.
+//! Web applications that modules bring: where their content is, and how they look while a person chooses a machine.
 //!
-//! Both operations answer without a token, because a browser asks before a person has one.
+//! Both operations want a token, like everything else; who may not read the module finds no application of it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,7 +12,7 @@ use semver::Version;
 
 use super::{
     input,
-    registry_item::{Told, decoded, list, module_of, name},
+    registry_item::{Told, decoded, list, may_read, module_of, name},
 };
 use crate::{
     authn::Caller,
@@ -32,10 +32,10 @@ const MACHINE_PICKER: &str = "machinePicker";
 /// GetAppContent: the newest version that was uploaded.
 pub async fn content(
     context: &Context,
-    _: Caller,
+    caller: Caller,
     request: GetAppContentRequest,
 ) -> Result<GetAppContentResponse, Refusal> {
-    let (told, app) = find(context, &request.public_namespace, &request.name).await?;
+    let (told, app) = find(context, &caller, &request.public_namespace, &request.name).await?;
     // Content is for browsers, so any platform's file has it; the first one in the order of their names.
     let newest = told.files.iter().filter_map(|file| Some((Version::parse(&file.version).ok()?, file)));
     let newest = newest.max_by(|(one, _), (other, _)| {
@@ -55,10 +55,10 @@ pub async fn content(
 /// GetAppBranding.
 pub async fn branding(
     context: &Context,
-    _: Caller,
+    caller: Caller,
     request: GetAppBrandingRequest,
 ) -> Result<GetAppBrandingResponse, Refusal> {
-    let (_, app) = find(context, &request.public_namespace, &request.name).await?;
+    let (_, app) = find(context, &caller, &request.public_namespace, &request.name).await?;
     let picker = app.customizations.and_then(|all| all.machine_picker);
     let words = picker.map(|picker| {
         let words = [("heading", picker.heading), ("subheading", picker.subheading)];
@@ -73,7 +73,7 @@ pub async fn branding(
     })
 }
 
-async fn find(context: &Context, namespace: &str, name: &str) -> Result<(Told, App), Refusal> {
+async fn find(context: &Context, caller: &Caller, namespace: &str, name: &str) -> Result<(Told, App), Refusal> {
     for (field, text) in [("public_namespace", namespace), ("name", name)] {
         input::printable(field, text)?;
     }
@@ -84,6 +84,9 @@ async fn find(context: &Context, namespace: &str, name: &str) -> Result<(Told, A
         registry::get(tx, &id)?.map(|stored| Told::read(tx, stored)).transpose()
     });
     let told = told.await?.ok_or_else(missing)?;
+    if !may_read(context, caller, &told.stored).await? {
+        return Err(missing());
+    }
     let apps = module_of(decoded(&told.stored.details)).apps;
     let app = apps.into_iter().find(|app| app.name == name).ok_or_else(missing)?;
     Ok((told, app))

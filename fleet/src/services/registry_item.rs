@@ -60,12 +60,14 @@ pub(super) fn name(field: &'static str, given: &str) -> Result<String, Refusal> 
 /// An item that the caller may read.
 pub(super) async fn readable(context: &Context, caller: &Caller, id: &str) -> Result<Stored, Refusal> {
     let stored = found(context, id).await?;
+    if may_read(context, caller, &stored).await? { Ok(stored) } else { Err(missing(id)) }
+}
+
+/// Whether the caller is told what an item says about itself.
+pub(super) async fn may_read(context: &Context, caller: &Caller, stored: &Stored) -> Result<bool, Refusal> {
     let public = stored.visibility != PRIVATE && matches!(caller.who(), Who::ApiKey { .. });
     let permissions = context.authz.permissions(caller, Target::RegistryItem, &stored.id).await?.unwrap_or_default();
-    match public || permissions.contains(Permission::ReadPrivateRegistryItem) {
-        true => Ok(stored),
-        false => Err(missing(id)),
-    }
+    Ok(public || permissions.contains(Permission::ReadPrivateRegistryItem))
 }
 
 /// An item whose files the caller may fetch, to run them.
