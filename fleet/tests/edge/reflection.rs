@@ -1,10 +1,12 @@
 //! What operations there are, as grpcurl asks.
 
+use std::collections::BTreeMap;
+
 use api::pb::platform::app::v1::{
     CreateKeyResponse, DeleteKeyRequest, DeleteKeyResponse, ListOrganizationsRequest, ListOrganizationsResponse,
 };
 use prost::Message;
-use prost_types::FileDescriptorProto;
+use prost_types::{DescriptorProto, FileDescriptorProto};
 use tonic::{Code, Request, Status};
 use tonic_reflection::pb::{v1, v1alpha};
 
@@ -50,12 +52,44 @@ async fn who_has_a_key_may_read_the_contract_in_both_versions() {
         assert!(services.iter().any(|known| known == service), "{service} is not in {services:?}");
     }
     assert!(!services.iter().any(|name| name.contains("MLTraining")), "what is not done is not offered: {services:?}");
+    for ours in services.iter().filter_map(|service| service.strip_prefix("platform.")) {
+        assert!(services.iter().any(|name| *name == format!("viam.{ours}")), "{ours} under the other prefix");
+    }
 
     for symbol in ["platform.app.v1.AppService", "platform.app.v1.GetRobotRequest", "google.rpc.BadRequest"] {
         let question = Question::FileContainingSymbol(symbol.to_owned());
         let Told::FileDescriptorResponse(told) = ask(&owner.client, question).await.unwrap() else { panic!("no file") };
         let file = FileDescriptorProto::decode(&*told.file_descriptor_proto[0]).unwrap();
         assert!(symbol.starts_with(file.package()), "{symbol} in {}", file.name());
+    }
+    // What a tool does to call the operation under the other prefix: the service's file, and all that it needs.
+    let (mut wanted, mut files) = (Vec::new(), BTreeMap::<String, FileDescriptorProto>::new());
+    let mut question = Some(Question::FileContainingSymbol("viam.app.v1.AppService".into()));
+    while let Some(asked) = question {
+        let Told::FileDescriptorResponse(told) = ask(&owner.client, asked).await.unwrap() else { panic!("no file") };
+        for bytes in told.file_descriptor_proto {
+            let file = FileDescriptorProto::decode(&*bytes).unwrap();
+            wanted.extend(file.dependency.iter().cloned());
+            files.insert(file.name().to_owned(), file);
+        }
+        wanted.retain(|name| !files.contains_key(name));
+        question = wanted.pop().map(Question::FileByFilename);
+    }
+    let mut names: Vec<String> = Vec::new();
+    for file in files.values() {
+        let named = file.message_type.iter().map(DescriptorProto::name);
+        names.extend(named.map(|name| format!(".{}.{name}", file.package())));
+    }
+    let service = files.values().flat_map(|file| &file.service).find(|service| service.name() == "AppService").unwrap();
+    assert!(service.method.len() > 80, "{}", service.method.len());
+    for method in &service.method {
+        for name in [method.input_type(), method.output_type()] {
+            assert!(name.starts_with(".viam.") && names.iter().any(|known| known == name), "{name} is not described");
+        }
+    }
+    let fields = files.values().flat_map(|file| &file.message_type).flat_map(|message| &message.field);
+    for field in fields {
+        assert!(!field.type_name().starts_with(".platform."), "{} mixes the prefixes", field.type_name());
     }
     let unknown = ask(&owner.client, Question::FileContainingSymbol("no.such.Thing".into())).await;
     assert_eq!(code(unknown), Code::NotFound);
