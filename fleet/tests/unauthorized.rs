@@ -77,11 +77,7 @@ impl Contract {
 }
 
 /// Open to everybody, with or without a key.
-const OPEN: [&str; 3] = [
-    "/proto.rpc.v1.AuthService/Authenticate",
-    "/platform.app.v1.AppService/GetAppContent",
-    "/platform.app.v1.AppService/GetAppBranding",
-];
+const OPEN: [&str; 1] = ["/proto.rpc.v1.AuthService/Authenticate"];
 /// About the caller's own affairs: a stranger has some too.
 const OWN_AFFAIRS: [&str; 3] = [
     "/platform.app.v1.AppService/CreateOrganization",
@@ -164,7 +160,7 @@ async fn a_device_does_nothing_but_its_own_calls() {
 }
 
 /// What an operator of the organization may do; everything else is denied, because it sees what it is about.
-const OPERATOR_MAY: [&str; 37] = [
+const OPERATOR_MAY: [&str; 39] = [
     "CreateOrganization",
     "ListOrganizations",
     "GetOrganization",
@@ -198,6 +194,8 @@ const OPERATOR_MAY: [&str; 37] = [
     "ListRegistryItems",
     "GetModule",
     "ListModules",
+    "GetAppContent",
+    "GetAppBranding",
     "GetPackage",
     "ListPackages",
     "GetPartStatus",
@@ -252,9 +250,9 @@ docs` writes it). docs/permissions.md says why, docs/rules.md what else is asked
 
 `yes`: the role suffices. `denied`: what it is about can be seen, and that may not be done to it (PERMISSION_DENIED). `–`: for this role
 there is no such thing (NOT_FOUND). *By a share*: the role was given on another organization, with which the location is shared.
-Without a token every operation but Authenticate, GetAppContent and GetAppBranding is UNAUTHENTICATED; for all other keys of another
-organization everything here is NOT_FOUND, except what is about the caller's own affairs (CreateOrganization, ListOrganizations,
-GetOrganizationNamespaceAvailability); a device's secret opens its own device calls alone.
+Without a token every operation but Authenticate is UNAUTHENTICATED; for all other keys of another organization everything here is
+NOT_FOUND, except what is about the caller's own affairs (CreateOrganization, ListOrganizations, GetOrganizationNamespaceAvailability);
+a device's secret opens its own device calls alone.
 ";
 
 /// What destroys goes last, and what destroys most at the very end.

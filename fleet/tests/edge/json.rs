@@ -61,8 +61,7 @@ async fn every_unary_operation_answers_as_it_does_over_grpc_under_both_names() {
                 Code::Ok => assert_eq!(answer.status, 200, "{path}: {told}"),
                 refused => assert_eq!(told["code"], word(refused), "{path}: {told}"),
             }
-            let open = ["Authenticate", "GetAppContent", "GetAppBranding"].iter().any(|open| path.ends_with(open));
-            if !open {
+            if !path.ends_with("/Authenticate") {
                 // Nonsense in it is not looked at before that.
                 let headers = [("Content-Type", "application/json")];
                 let answer = ask(&world, "POST", &path, &headers, b"{nonsense").await;

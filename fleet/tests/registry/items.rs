@@ -240,7 +240,7 @@ async fn items_of_other_kinds_are_kept_and_found() {
 }
 
 #[tokio::test]
-async fn applications_are_found_by_their_name_without_a_token() {
+async fn applications_are_found_by_their_name_by_who_may_read_the_module() {
     let world = World::new().await;
     let owner = world.owner("Acme").await;
     namespace(&owner, "acme").await;
@@ -265,12 +265,13 @@ async fn applications_are_found_by_their_name_without_a_token() {
         let client = owner.client.clone();
         async move { code(client.app::<_, UpdateModuleResponse>("UpdateModule", request).await) }
     };
-    let nobody = world.nobody().await;
-    let content = |namespace: &str, name: &str| {
+    let operator = world.key(&owner, "operator", "organization", &owner.organization).await;
+    let content_for = |client: &Client, namespace: &str, name: &str| {
         let request = GetAppContentRequest { public_namespace: namespace.into(), name: name.into() };
-        let nobody = nobody.clone();
-        async move { nobody.app::<_, GetAppContentResponse>("GetAppContent", request).await }
+        let client = client.clone();
+        async move { client.app::<_, GetAppContentResponse>("GetAppContent", request).await }
     };
+    let content = |namespace: &str, name: &str| content_for(&operator, namespace, name);
     for wrong in [
         App { name: "a b".into(), ..app.clone() },
         App { r#type: "no_machine".into(), ..app.clone() },
@@ -297,7 +298,7 @@ async fn applications_are_found_by_their_name_without_a_token() {
         "the content itself is not for everybody"
     );
     let request = GetAppBrandingRequest { public_namespace: "acme".into(), name: "dashboard".into() };
-    let branding: GetAppBrandingResponse = nobody.app("GetAppBranding", request).await.unwrap();
+    let branding: GetAppBrandingResponse = operator.app("GetAppBranding", request.clone()).await.unwrap();
     assert_eq!(branding.logo_path.as_deref(), Some("static/logo.png"));
     assert_eq!(
         (&branding.fragment_ids[..], &branding.allowed_org_ids[..]),
@@ -311,6 +312,18 @@ async fn applications_are_found_by_their_name_without_a_token() {
         ("acme", "a\0", InvalidArgument),
     ] {
         assert_eq!(code(content(namespace, name).await), expected, "{namespace} {name:?}");
+    }
+    let (nobody, stranger) = (world.nobody().await, world.owner("Strangers").await.client);
+    let of_location = world.key(&owner, "owner", "location", &owner.location("North", None).await).await;
+    for (visibility, others) in
+        [(Visibility::Private, NotFound), (Visibility::PublicUnlisted, Yes), (Visibility::Public, Yes)]
+    {
+        show(&owner.client, "acme:camera", visibility).await.unwrap();
+        for (client, expected) in [(&nobody, Code::Unauthenticated), (&stranger, others), (&of_location, others)] {
+            assert_eq!(code(content_for(client, "acme", "dashboard").await), expected, "{visibility:?}");
+            let branding = client.app::<_, GetAppBrandingResponse>("GetAppBranding", request.clone()).await;
+            assert_eq!(code(branding), expected, "{visibility:?}");
+        }
     }
     // By the general operation a list is what it says, also an empty one.
     let none = update_registry_item_request::Metadata::UpdateModuleMetadata(UpdateModuleMetadata::default());

@@ -9,7 +9,7 @@ pub struct Ours {
     pub machine: String,
     pub part: String,
     pub fragment: String,
-    /// A module with one file.
+    /// A module with one file and an application.
     pub module: String,
     pub key: String,
     pub part_secret: String,
@@ -20,6 +20,11 @@ pub struct Ours {
 
 /// Of that member.
 const EMAIL: &str = "member@example.org";
+
+/// Of the organization.
+const NAMESPACE: &str = "acme";
+/// Of that module.
+const APPLICATION: &str = "dashboard";
 
 /// What a string field of that name holds in a good request.
 pub fn value<'a>(field: &str, path: &str, ours: &'a Ours) -> &'a str {
@@ -47,12 +52,14 @@ pub fn value<'a>(field: &str, path: &str, ours: &'a Ours) -> &'a str {
         "id" if operation.contains("Fragment") => &ours.fragment,
         "id" if operation.contains("Package") => &ours.module,
         "name" if operation == "ListPackages" => "",
+        "name" if operation.starts_with("GetApp") => APPLICATION,
         "id" if operation.contains("Key") => &ours.key,
         "id" if matches!(operation, "GetRobot" | "UpdateRobot" | "DeleteRobot") => &ours.machine,
         "id" if matches!(operation, "GetRobotMetadata" | "UpdateRobotMetadata") => &ours.machine,
         "id" => &ours.part,
         "name" | "part_name" => "arm-main",
-        "region" | "cid" | "public_namespace" => "x",
+        "public_namespace" => NAMESPACE,
+        "region" | "cid" => "x",
         _ => "",
     }
 }
@@ -71,8 +78,23 @@ pub async fn ours(world: &World, owner: &Owner) -> Ours {
         ..Default::default()
     };
     let fragment: CreateFragmentResponse = owner.client.app("CreateFragment", create).await.unwrap();
+    let claim = UpdateOrganizationRequest {
+        organization_id: owner.organization.clone(),
+        public_namespace: Some(NAMESPACE.into()),
+        ..Default::default()
+    };
+    let _: UpdateOrganizationResponse = owner.client.app("UpdateOrganization", claim).await.unwrap();
     let create = CreateModuleRequest { organization_id: owner.organization.clone(), name: "camera".into() };
     let module: CreateModuleResponse = owner.client.app("CreateModule", create).await.unwrap();
+    let dashboard = App {
+        name: APPLICATION.into(),
+        r#type: "multi_machine".into(),
+        entrypoint: "index.html".into(),
+        ..Default::default()
+    };
+    let declare =
+        UpdateModuleRequest { module_id: module.module_id.clone(), apps: vec![dashboard], ..Default::default() };
+    let _: UpdateModuleResponse = owner.client.app("UpdateModule", declare).await.unwrap();
     // Straight into the store: how a file gets there is told elsewhere.
     let file = "INSERT INTO registry_files (item_id, version, platform, platform_tags, digest, bytes, uploaded_at)
                 SELECT id, '1.0.0', 'any', '', '', 1, 0 FROM registry_items";
