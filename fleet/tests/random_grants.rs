@@ -1,21 +1,31 @@
 //! Random roles in random trees that are shared and moved about, against a naive reading of the same.
 //!
-//! The server remembers ways up and sessions; this remembers nothing and walks every time. Both use the one table of the
-//! policy: what is compared is who reaches what, after every change.
+//! The server remembers ways up and sessions, and has one table of what roles give; this remembers nothing, walks every
+//! time, and reads its own table, which was written from the sentences of the semantics (6.4) and not from the server's.
 
 mod world;
 
-use std::collections::BTreeSet;
+#[path = "random_grants/model.rs"]
+mod model;
 
-use api::pb::platform::app::v1::*;
-use fleet::{
-    authz::{Level, Permission, Role, Target, policy},
-    people,
-};
+use std::collections::BTreeMap;
+
+use api::pb::platform::app::{packages::v1::*, v1::*};
+use fleet::{documents::MASK, people};
+use model::{Identity, Model, Role, TABLE, Thing};
 use tonic::Code;
 use world::{Client, Owner, World, code};
 
-/// Numbers from a seed; the seed is in the message of a failure.
+/// Each its own organizations; the seed is in the message of a failure.
+const SEEDS: [u64; 4] = [5, 11, 2024, 90_210];
+/// Changes of each.
+const STEPS: usize = 40;
+/// A fragment's password.
+const PASSWORD: &str = "open sesame";
+const LOCATIONS: usize = 4;
+const MACHINES: usize = 3;
+
+/// Numbers from a seed.
 struct Dice(u64);
 
 impl Dice {
@@ -23,269 +33,417 @@ impl Dice {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).unwrap() % end
     }
+
+    fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())]
+    }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Thing {
-    Organization(usize),
-    Location(usize),
-    Machine(usize),
+/// Somebody with roles.
+struct Somebody {
+    /// Of the key, or of the person.
+    id: String,
+    /// The organization that made the key.
+    key_of: Option<usize>,
+    client: Client,
 }
 
-/// Everything there is, by numbers.
-struct Model {
+/// Everything there is on the server, by the numbers of the model.
+struct Real<'w> {
+    world: &'w World,
     organizations: Vec<Owner>,
-    /// Id, organization, parent.
-    locations: Vec<(String, usize, Option<usize>)>,
-    /// Id, location.
-    machines: Vec<(String, usize)>,
-    /// Location, organization.
-    shares: BTreeSet<(usize, usize)>,
-    roles: BTreeSet<(Thing, bool)>,
+    locations: Vec<String>,
+    /// Id, main part.
+    machines: Vec<(String, String)>,
+    modules: Vec<String>,
+    fragments: Vec<String>,
+    somebody: Vec<Somebody>,
 }
 
-impl Model {
+impl<'w> Real<'w> {
+    async fn new(world: &'w World, seed: u64, dice: &mut Dice) -> (Self, Model) {
+        let organizations = vec![world.owner("First").await, world.owner("Second").await];
+        let mut real = Self {
+            world,
+            organizations,
+            locations: Vec::new(),
+            machines: Vec::new(),
+            modules: Vec::new(),
+            fragments: Vec::new(),
+            somebody: Vec::new(),
+        };
+        let mut model = Model::default();
+        for (n, owner) in real.organizations.iter().enumerate() {
+            for count in 0..LOCATIONS {
+                real.locations.push(owner.location(&format!("place {count}"), None).await);
+                model.locations.push((n, None));
+            }
+            for count in 0..MACHINES {
+                let place = n * LOCATIONS + dice.below(LOCATIONS);
+                let machine = owner.machine(&real.locations[place], &format!("machine {count}")).await;
+                real.machines.push((machine.clone(), owner.main_part(&machine).await.id));
+                model.machines.push(place);
+            }
+            let request = CreateModuleRequest { organization_id: owner.organization.clone(), name: "camera".into() };
+            let made: CreateModuleResponse = owner.client.app("CreateModule", request).await.unwrap();
+            real.modules.push(made.module_id);
+            let request = CreateFragmentRequest {
+                name: "base".into(),
+                organization_id: owner.organization.clone(),
+                ..CreateFragmentRequest::default()
+            };
+            let made: CreateFragmentResponse = owner.client.app("CreateFragment", request).await.unwrap();
+            real.fragments.push(made.fragment.unwrap().id);
+            model.fragments.push(FragmentVisibility::Private);
+        }
+        for n in 0..2 {
+            real.shows(n, FragmentVisibility::Private).await;
+            let made = people::add(&world.server.context, &format!("p{n}-{seed}@example.org"), None).await.unwrap();
+            let client = world.login("api-key", &made.key_id, &made.key).await.unwrap();
+            real.somebody.push(Somebody { id: made.user_id, key_of: None, client });
+        }
+        for n in 0..2 {
+            let made = real.new_key(n).await;
+            real.somebody.push(made);
+            model.roles.insert((n + 2, Thing::Machine(n * MACHINES), Role::Operator));
+        }
+        (real, model)
+    }
+
+    /// A key of that organization; no key is made without a role.
+    async fn new_key(&self, organization: usize) -> Somebody {
+        let owner = &self.organizations[organization];
+        let (machine, _) = &self.machines[organization * MACHINES];
+        let made: CreateKeyResponse =
+            owner.client.app("CreateKey", owner.key_request("operator", "robot", machine)).await.unwrap();
+        let client = self.world.login("api-key", &made.id, &made.key).await.unwrap();
+        Somebody { id: made.id, key_of: Some(organization), client }
+    }
+
+    /// Sets who reads the organization's fragment.
+    async fn shows(&self, organization: usize, visibility: FragmentVisibility) {
+        let request = UpdateFragmentRequest {
+            id: self.fragments[organization].clone(),
+            name: "base".into(),
+            fragment_config_json: Some(format!(r#"{{"psk":"{PASSWORD}"}}"#)),
+            visibility: Some(visibility.into()),
+            ..UpdateFragmentRequest::default()
+        };
+        let by = &self.organizations[organization].client;
+        by.app::<_, UpdateFragmentResponse>("UpdateFragment", request).await.unwrap();
+    }
+
     fn id(&self, thing: Thing) -> (&'static str, &str) {
         match thing {
             Thing::Organization(n) => ("organization", &self.organizations[n].organization),
-            Thing::Location(n) => ("location", &self.locations[n].0),
+            Thing::Location(n) => ("location", &self.locations[n]),
             Thing::Machine(n) => ("robot", &self.machines[n].0),
         }
     }
 
-    /// The thing and everything around it, up to its organization.
-    fn above(&self, thing: Thing) -> Vec<Thing> {
-        let mut above = vec![thing];
-        loop {
-            let next = match *above.last().unwrap() {
-                Thing::Organization(_) => return above,
-                Thing::Machine(n) => Thing::Location(self.machines[n].1),
-                Thing::Location(n) => match self.locations[n] {
-                    (_, organization, None) => Thing::Organization(organization),
-                    (_, _, Some(parent)) => Thing::Location(parent),
-                },
-            };
-            above.push(next);
-        }
+    fn authorization(&self, giver: &Owner, who: Identity, thing: Thing, role: Role) -> Option<Authorization> {
+        let (kind, id) = self.id(thing);
+        let word = if role == Role::Owner { "owner" } else { "operator" };
+        let authorization = giver.key_request(word, kind, id).authorizations.remove(0);
+        Some(Authorization {
+            identity_id: self.somebody[who].id.clone(),
+            identity_type: String::new(),
+            ..authorization
+        })
     }
+}
 
-    fn owner(&self, thing: Thing) -> usize {
-        match *self.above(thing).last().unwrap() {
-            Thing::Organization(n) => n,
-            _ => unreachable!("the way up ends at an organization"),
-        }
-    }
-
-    /// The words that are told, or nothing if the thing is not seen.
-    fn expected(&self, thing: Thing) -> Option<Vec<&'static str>> {
-        let above = self.above(thing);
-        let mut held = fleet::authz::Permissions::NONE;
-        let mut seen = false;
-        let target = match thing {
-            Thing::Organization(_) => Target::Organization,
-            Thing::Location(_) => Target::Location,
-            Thing::Machine(_) => Target::Machine,
-        };
-        for &(on, owns) in &self.roles {
-            let shared =
-                |n| above.iter().any(|one| matches!(one, Thing::Location(place) if self.shares.contains(&(*place, n))));
-            let level = match on {
-                Thing::Organization(_) if above.contains(&on) => Some(Level::Organization),
-                Thing::Organization(n) if shared(n) => Some(Level::SharedOrganization),
-                Thing::Location(_) if above.contains(&on) => Some(Level::Location),
-                Thing::Machine(_) if above.contains(&on) => Some(Level::Machine),
-                _ => None,
+/// What is done to both, chosen by dice.
+async fn change(real: &mut Real<'_>, model: &mut Model, dice: &mut Dice, what: usize) {
+    match what {
+        // A role comes, or goes if it was there. Few at a time: whoever has many roles sees everything.
+        0..=3 => {
+            let held: Vec<_> = model.roles.iter().copied().collect();
+            let (who, thing, role) = match held.len() {
+                6.. => dice.one(&held),
+                _ => {
+                    let (who, whole) = (dice.below(real.somebody.len()), dice.below(3));
+                    let mut things = model.things();
+                    things
+                        .retain(|thing| real.somebody[who].key_of.is_none_or(|own| own == model.organization(*thing)));
+                    // Shares are for who has a role on a whole organization.
+                    things.retain(|thing| matches!(thing, Thing::Organization(_)) || whole > 0);
+                    (who, dice.one(&things), dice.one(&[Role::Owner, Role::Operator]))
+                }
             };
-            let role = if owns { Role::Owner } else { Role::Operator };
-            if let Some(level) = level {
-                held = held.with(policy(role, level, target));
+            let giver = &real.organizations[model.organization(thing)];
+            let authorization = real.authorization(giver, who, thing, role);
+            if model.roles.remove(&(who, thing, role)) {
+                let request = RemoveRoleRequest { authorization };
+                giver.client.app::<_, RemoveRoleResponse>("RemoveRole", request).await.unwrap();
+            } else {
+                let request = AddRoleRequest { authorization };
+                giver.client.app::<_, AddRoleResponse>("AddRole", request).await.unwrap();
+                model.roles.insert((who, thing, role));
             }
-            seen |= self.above(on).contains(&thing);
         }
-        let words = Permission::ALL.iter().filter(|one| held.contains(**one)).map(|one| one.word()).collect();
-        (seen || !held.is_empty()).then_some(words)
-    }
-
-    /// Whether the person reads what an organization publishes for itself, and whether it may fetch it to run it.
-    fn registry(&self, organization: usize) -> (bool, bool) {
-        let reads = self.roles.iter().any(|(on, _)| *on == Thing::Organization(organization));
-        (reads, self.roles.iter().any(|(on, _)| self.owner(*on) == organization))
-    }
-
-    fn things(&self) -> Vec<Thing> {
-        let organizations = (0..self.organizations.len()).map(Thing::Organization);
-        let locations = (0..self.locations.len()).map(Thing::Location);
-        organizations.chain(locations).chain((0..self.machines.len()).map(Thing::Machine)).collect()
+        // A role goes from one to another, who may be the same one.
+        4 => {
+            let held: Vec<_> = model.roles.iter().copied().collect();
+            if held.is_empty() {
+                return;
+            }
+            let (who, thing, role) = dice.one(&held);
+            let at = model.organization(thing);
+            let mut things = model.things();
+            things.retain(|thing| model.organization(*thing) == at);
+            let mut others: Vec<Identity> = (0..real.somebody.len()).collect();
+            others.retain(|other| real.somebody[*other].key_of.is_none_or(|own| own == at));
+            let new = (dice.one(&others), dice.one(&things), dice.one(&[Role::Owner, Role::Operator]));
+            let giver = &real.organizations[at];
+            let request = ChangeRoleRequest {
+                old_authorization: real.authorization(giver, who, thing, role),
+                new_authorization: real.authorization(giver, new.0, new.1, new.2),
+            };
+            giver.client.app::<_, ChangeRoleResponse>("ChangeRole", request).await.unwrap();
+            model.roles.remove(&(who, thing, role));
+            model.roles.insert(new);
+        }
+        // A location is shared with the other organization, or not any more.
+        5 | 6 => {
+            let shared: Vec<usize> = model.shares.iter().map(|(place, _)| *place).collect();
+            let place = match shared.len() {
+                3.. => dice.one(&shared),
+                _ => dice.below(real.locations.len()),
+            };
+            let (owner, location_id) = (model.locations[place].0, real.locations[place].clone());
+            let organization_id = real.organizations[1 - owner].organization.clone();
+            let by = &real.organizations[owner].client;
+            if model.shares.remove(&(place, 1 - owner)) {
+                let request = UnshareLocationRequest { location_id, organization_id };
+                by.app::<_, UnshareLocationResponse>("UnshareLocation", request).await.unwrap();
+            } else {
+                let request = ShareLocationRequest { location_id, organization_id };
+                by.app::<_, ShareLocationResponse>("ShareLocation", request).await.unwrap();
+                model.shares.insert((place, 1 - owner));
+            }
+        }
+        // A machine goes to another location of its organization.
+        7 => {
+            let machine = dice.below(real.machines.len());
+            let owner = model.organization(Thing::Machine(machine));
+            let place = owner * LOCATIONS + dice.below(LOCATIONS);
+            let request = UpdateRobotRequest {
+                id: real.machines[machine].0.clone(),
+                name: format!("machine {}", machine % MACHINES),
+                location: real.locations[place].clone(),
+            };
+            let by = &real.organizations[owner].client;
+            by.app::<_, UpdateRobotResponse>("UpdateRobot", request).await.unwrap();
+            model.machines[machine] = place;
+        }
+        // A location goes into another one, or to the top; circles are refused.
+        8 => {
+            let place = dice.below(real.locations.len());
+            let owner = model.locations[place].0;
+            let parent = Some(owner * LOCATIONS + dice.below(LOCATIONS)).filter(|_| dice.below(3) > 0);
+            let parent_id = parent.map_or_else(String::new, |parent| real.locations[parent].clone());
+            let request = UpdateLocationRequest {
+                location_id: real.locations[place].clone(),
+                parent_location_id: Some(parent_id),
+                ..UpdateLocationRequest::default()
+            };
+            let by = &real.organizations[owner].client;
+            let moved = by.app::<_, UpdateLocationResponse>("UpdateLocation", request).await;
+            let circle =
+                parent.is_some_and(|parent| model.above(Thing::Location(parent)).contains(&Thing::Location(place)));
+            assert_eq!(code(moved), if circle { Code::InvalidArgument } else { Code::Ok });
+            if !circle {
+                model.locations[place].1 = parent;
+            }
+        }
+        // A machine is deleted, with all roles on it, and another one stands in its place.
+        9 => {
+            let machine = dice.below(real.machines.len());
+            let owner = &real.organizations[model.organization(Thing::Machine(machine))];
+            let request = DeleteRobotRequest { id: real.machines[machine].0.clone() };
+            owner.client.app::<_, DeleteRobotResponse>("DeleteRobot", request).await.unwrap();
+            let name = format!("machine {}", machine % MACHINES);
+            let new = owner.machine(&real.locations[model.machines[machine]], &name).await;
+            real.machines[machine] = (new.clone(), owner.main_part(&new).await.id);
+            model.roles.retain(|(_, thing, _)| *thing != Thing::Machine(machine));
+        }
+        // A key gets another secret and keeps its roles, or is deleted and another one made. Its token is over at once.
+        10 => {
+            let who = 2 + dice.below(2);
+            let own = who - 2;
+            let (by, id) = (&real.organizations[own].client, real.somebody[who].id.clone());
+            let old = real.somebody[who].client.clone();
+            if dice.below(2) == 0 {
+                let made: RotateKeyResponse = by.app("RotateKey", RotateKeyRequest { id: id.clone() }).await.unwrap();
+                real.somebody[who].client = real.world.login("api-key", &id, &made.key).await.unwrap();
+            } else {
+                by.app::<_, DeleteKeyResponse>("DeleteKey", DeleteKeyRequest { id }).await.unwrap();
+                real.somebody[who] = real.new_key(own).await;
+                model.roles.retain(|(whose, ..)| *whose != who);
+                model.roles.insert((who, Thing::Machine(own * MACHINES), Role::Operator));
+            }
+            let listed = old.app::<_, ListOrganizationsResponse>("ListOrganizations", ListOrganizationsRequest {});
+            assert_eq!(code(listed.await), Code::Unauthenticated, "a key that was deleted or rotated");
+        }
+        // A person leaves an organization, if it is a member.
+        11 => {
+            let (who, organization) = (dice.below(2), dice.below(2));
+            let of_it = |(whose, thing, _): &(Identity, Thing, Role)| {
+                *whose == who && model.organization(*thing) == organization
+            };
+            let gone: Vec<_> = model.roles.iter().copied().filter(of_it).collect();
+            model.roles.retain(|role| !gone.contains(role));
+            let owner = &real.organizations[organization];
+            let request = DeleteOrganizationMemberRequest {
+                organization_id: owner.organization.clone(),
+                user_id: real.somebody[who].id.clone(),
+            };
+            let done = owner.client.app::<_, DeleteOrganizationMemberResponse>("DeleteOrganizationMember", request);
+            let expected = if gone.is_empty() { Code::NotFound } else { Code::Ok };
+            assert_eq!(code(done.await), expected);
+        }
+        // A fragment is shown to others, or not any more.
+        _ => {
+            let organization = dice.below(2);
+            let all = [FragmentVisibility::Private, FragmentVisibility::Public, FragmentVisibility::PublicUnlisted];
+            let visibility = dice.one(&all);
+            real.shows(organization, visibility).await;
+            model.fragments[organization] = visibility;
+        }
     }
 }
 
-/// Whether a private module, and its file, are found.
-async fn finds(client: &Client, module: &str) -> (bool, bool) {
-    use api::pb::platform::app::packages::v1::*;
-    let request = GetModuleRequest { module_id: module.into(), ..Default::default() };
-    let reads = code(client.app::<_, GetModuleResponse>("GetModule", request).await);
-    let request = GetPackageRequest { id: module.into(), ..Default::default() };
-    let path = "/platform.app.packages.v1.PackageService/GetPackage";
-    let fetches = client.call::<_, GetPackageResponse>(path, request).await;
-    for refused in [reads, code(fetches.clone())] {
-        assert!(matches!(refused, Code::Ok | Code::NotFound), "{refused:?}");
-    }
-    // Nothing was uploaded, which only who may fetch is told.
-    let fetches = fetches.is_err_and(|refused| refused.message().contains("file of that version"));
-    (reads == Code::Ok, fetches)
-}
-
-async fn told(client: &Client, kind: &str, id: &str) -> Result<Option<Vec<String>>, Code> {
-    let asked = AuthorizedPermissions {
-        resource_type: kind.into(),
-        resource_id: id.into(),
-        permissions: Permission::ALL.iter().map(|one| one.word().to_owned()).collect(),
+/// What somebody is told of things: of all that it may see in one call, of each other one that there is none.
+async fn told(real: &Real<'_>, model: &Model, who: Identity, case: &str) {
+    let client = &real.somebody[who].client;
+    let words: Vec<String> = TABLE.iter().map(|(word, ..)| (*word).to_owned()).collect();
+    let ask = |things: &[Thing]| {
+        let asked = things.iter().map(|thing| {
+            let (kind, id) = real.id(*thing);
+            AuthorizedPermissions { resource_type: kind.into(), resource_id: id.into(), permissions: words.clone() }
+        });
+        CheckPermissionsRequest { permissions: asked.collect() }
     };
-    let request = CheckPermissionsRequest { permissions: vec![asked] };
-    match client.app::<_, CheckPermissionsResponse>("CheckPermissions", request).await {
-        Ok(told) => {
-            Ok(Some(told.authorized_permissions.into_iter().next().map(|one| one.permissions).unwrap_or_default()))
+    let (seen, hidden): (Vec<Thing>, Vec<Thing>) =
+        model.things().into_iter().partition(|thing| model.sees(who, *thing));
+    if !seen.is_empty() {
+        let answer: CheckPermissionsResponse = client
+            .app("CheckPermissions", ask(&seen))
+            .await
+            .unwrap_or_else(|refused| panic!("{case}: {who} does not see one of {seen:?}: {refused}"));
+        let told: BTreeMap<String, Vec<String>> =
+            answer.authorized_permissions.into_iter().map(|one| (one.resource_id, one.permissions)).collect();
+        for thing in seen {
+            let expected = model.permitted(who, thing);
+            let told = told.get(real.id(thing).1).cloned().unwrap_or_default();
+            assert_eq!(told, expected, "{case}: {who} on {thing:?}");
         }
-        Err(refused) if refused.code() == Code::NotFound => Ok(None),
-        Err(refused) => Err(refused.code()),
+    }
+    for thing in hidden {
+        let answer = client.app::<_, CheckPermissionsResponse>("CheckPermissions", ask(&[thing])).await;
+        assert_eq!(code(answer), Code::NotFound, "{case}: {who} on {thing:?}");
+    }
+}
+
+/// Parts, with their secrets or without.
+async fn parts(real: &Real<'_>, model: &Model, who: Identity, case: &str) {
+    for (n, (_, part)) in real.machines.iter().enumerate() {
+        let held = model.permitted(who, Thing::Machine(n));
+        let request = GetRobotPartRequest { id: part.clone() };
+        let answer = real.somebody[who].client.app::<_, GetRobotPartResponse>("GetRobotPart", request).await;
+        let shown = answer.map(|found| !found.part.unwrap().secrets.is_empty()).map_err(|refused| refused.code());
+        let expected = match held.contains(&"read_robot_config") {
+            true => Ok(held.contains(&"read_robot_secret")),
+            false => Err(Code::NotFound),
+        };
+        assert_eq!(shown, expected, "{case}: {who} on the part of machine {n}");
+    }
+}
+
+/// Fragments by their ids and in lists, with their passwords or without.
+async fn fragments(real: &Real<'_>, model: &Model, who: Identity, case: &str) {
+    let client = &real.somebody[who].client;
+    for (n, fragment) in real.fragments.iter().enumerate() {
+        let organization = Thing::Organization(n);
+        let held = model.permitted(who, organization);
+        let (reads, writes) = (held.contains(&"read_fragment"), held.contains(&"write_fragment"));
+        let case = format!("{case}: {who} on a fragment of {n} that is {:?}", model.fragments[n]);
+        let request = GetFragmentRequest { id: fragment.clone(), ..GetFragmentRequest::default() };
+        let answer = client.app::<_, GetFragmentResponse>("GetFragment", request).await;
+        let shown = answer.map(|found| found.fragment.unwrap().fragment_config_json.unwrap());
+        let shown = shown.map_err(|refused| refused.code());
+        let expected = match reads || model.fragments[n] != FragmentVisibility::Private {
+            true => Ok(format!(r#"{{"psk":"{}"}}"#, if writes { PASSWORD } else { MASK })),
+            false => Err(Code::NotFound),
+        };
+        assert_eq!(shown, expected, "{case}");
+
+        use FragmentVisibility::{Private, Public, PublicUnlisted};
+        let request = ListFragmentsRequest {
+            organization_id: real.organizations[n].organization.clone(),
+            fragment_visibility: [Private, Public, PublicUnlisted].map(i32::from).to_vec(),
+            ..ListFragmentsRequest::default()
+        };
+        let answer = client.app::<_, ListFragmentsResponse>("ListFragments", request).await;
+        let listed = answer.map_err(|refused| refused.code()).map(|listed| {
+            // Other seeds' organizations have public ones too.
+            let is_there = |id: &String| listed.fragments.iter().any(|one| one.id == *id);
+            real.fragments.iter().map(is_there).collect::<Vec<_>>()
+        });
+        let expected = match (reads, model.sees(who, organization)) {
+            (true, _) => Ok((0..2).map(|other| other == n || model.fragments[other] == Public).collect()),
+            (false, true) => Err(Code::PermissionDenied),
+            (false, false) => Err(Code::NotFound),
+        };
+        assert_eq!(listed, expected, "{case}, listed");
+    }
+}
+
+/// A private module, and its file.
+async fn modules(real: &Real<'_>, model: &Model, who: Identity, case: &str) {
+    let client = &real.somebody[who].client;
+    for (n, module) in real.modules.iter().enumerate() {
+        let request = GetModuleRequest { module_id: module.clone(), ..GetModuleRequest::default() };
+        let reads = code(client.app::<_, GetModuleResponse>("GetModule", request).await);
+        let request = GetPackageRequest { id: module.clone(), ..GetPackageRequest::default() };
+        let path = "/platform.app.packages.v1.PackageService/GetPackage";
+        let fetches = client.call::<_, GetPackageResponse>(path, request).await;
+        // Nothing was uploaded, which only who may fetch is told.
+        let fetches = fetches.expect_err("there is no file");
+        let fetches = (fetches.code(), fetches.message().contains("file of that version"));
+        let held = model.permitted(who, Thing::Organization(n));
+        let expected = if held.contains(&"read_private_registry_item") { Code::Ok } else { Code::NotFound };
+        let case = format!("{case}: {who} on a module of {n}");
+        assert_eq!(reads, expected, "{case}");
+        // To run it, a role on anything there is enough.
+        let runs = model.roles.iter().any(|(whose, thing, _)| *whose == who && model.organization(*thing) == n);
+        assert_eq!(fetches, (Code::NotFound, runs), "{case}");
     }
 }
 
 #[tokio::test]
 async fn who_reaches_what_is_what_a_naive_reading_says() {
-    const SEED: u64 = 5;
-    let mut dice = Dice(SEED);
     let world = World::new().await;
-    let organizations = vec![world.owner("First").await, world.owner("Second").await];
-    let (mut locations, mut machines) = (Vec::new(), Vec::new());
-    for (n, owner) in organizations.iter().enumerate() {
-        for count in 0..4 {
-            locations.push((owner.location(&format!("place {count}"), None).await, n, None));
-        }
-        for count in 0..3 {
-            let place = n * 4 + dice.below(4);
-            machines.push((owner.machine(&locations[place].0, &format!("machine {count}")).await, place));
-        }
-    }
-    let mut modules = Vec::new();
-    for owner in &organizations {
-        let request = CreateModuleRequest { organization_id: owner.organization.clone(), name: "camera".into() };
-        let made: CreateModuleResponse = owner.client.app("CreateModule", request).await.unwrap();
-        modules.push(made.module_id);
-    }
-    let mut model = Model { organizations, locations, machines, shares: BTreeSet::new(), roles: BTreeSet::new() };
-    let person = people::add(&world.server.context, "ann@example.org", None).await.unwrap();
-    let client = world.login("api-key", &person.key_id, &person.key).await.unwrap();
-
-    let mut changes = [0; 5];
-    for step in 0..120 {
-        let things = model.things();
-        let what = dice.below(5);
-        match what {
-            // A role comes, or goes if it was there.
-            0 | 1 => {
-                // Few at a time: whoever has many roles sees everything.
-                let (thing, owns) = match model.roles.len() {
-                    count @ 3.. => *model.roles.iter().nth(dice.below(count)).unwrap(),
-                    _ => (things[dice.below(things.len())], dice.below(2) == 0),
-                };
-                let giver = &model.organizations[model.owner(thing)];
-                let (kind, id) = model.id(thing);
-                let authorization = Authorization {
-                    identity_id: person.user_id.clone(),
-                    identity_type: String::new(),
-                    ..giver.key_request(if owns { "owner" } else { "operator" }, kind, id).authorizations.remove(0)
-                };
-                let authorization = Some(authorization);
-                let done = match model.roles.contains(&(thing, owns)) {
-                    true => {
-                        let request = RemoveRoleRequest { authorization };
-                        giver.client.app::<_, RemoveRoleResponse>("RemoveRole", request).await.map(drop)
-                    }
-                    false => {
-                        let request = AddRoleRequest { authorization };
-                        giver.client.app::<_, AddRoleResponse>("AddRole", request).await.map(drop)
-                    }
-                };
-                assert_eq!(code(done), Code::Ok, "seed {SEED}, step {step}");
-                if !model.roles.insert((thing, owns)) {
-                    model.roles.remove(&(thing, owns));
-                }
+    let mut changes = [0; 13];
+    for seed in SEEDS {
+        let mut dice = Dice(seed);
+        let (mut real, mut model) = Real::new(&world, seed, &mut dice).await;
+        for step in 0..STEPS {
+            let what = dice.below(changes.len());
+            change(&mut real, &mut model, &mut dice, what).await;
+            changes[what] += 1;
+            let case = format!("seed {seed}, step {step}, after change {what}");
+            // A person and a key; where a share has changed, and at the end, everybody.
+            let asked = [dice.below(2), 2 + dice.below(2)];
+            let all = matches!(what, 5 | 6) || step + 1 == STEPS;
+            for who in (0..real.somebody.len()).filter(|who| all || asked.contains(who)) {
+                told(&real, &model, who, &case).await;
             }
-            // A location is shared with the other organization, or not any more.
-            2 => {
-                let place = dice.below(model.locations.len());
-                let (id, owner) = (model.locations[place].0.clone(), model.locations[place].1);
-                let other = 1 - owner;
-                let organization_id = model.organizations[other].organization.clone();
-                let by = &model.organizations[owner].client;
-                let done = match model.shares.contains(&(place, other)) {
-                    true => {
-                        let request = UnshareLocationRequest { location_id: id, organization_id };
-                        by.app::<_, UnshareLocationResponse>("UnshareLocation", request).await.map(drop)
-                    }
-                    false => {
-                        let request = ShareLocationRequest { location_id: id, organization_id };
-                        by.app::<_, ShareLocationResponse>("ShareLocation", request).await.map(drop)
-                    }
-                };
-                assert_eq!(code(done), Code::Ok, "seed {SEED}, step {step}");
-                if !model.shares.insert((place, other)) {
-                    model.shares.remove(&(place, other));
-                }
-            }
-            // A machine goes to another location of its organization.
-            3 => {
-                let machine = dice.below(model.machines.len());
-                let owner = model.owner(Thing::Machine(machine));
-                let place = owner * 4 + dice.below(4);
-                let request = UpdateRobotRequest {
-                    id: model.machines[machine].0.clone(),
-                    name: format!("machine {machine}"),
-                    location: model.locations[place].0.clone(),
-                };
-                let by = &model.organizations[owner].client;
-                let moved = by.app::<_, UpdateRobotResponse>("UpdateRobot", request).await;
-                assert_eq!(code(moved), Code::Ok, "seed {SEED}, step {step}");
-                model.machines[machine].1 = place;
-            }
-            // A location goes into another one, or to the top; circles are refused.
-            _ => {
-                let place = dice.below(model.locations.len());
-                let owner = model.locations[place].1;
-                let parent = Some(owner * 4 + dice.below(4)).filter(|_| dice.below(3) > 0);
-                let request = UpdateLocationRequest {
-                    location_id: model.locations[place].0.clone(),
-                    parent_location_id: Some(
-                        parent.map_or_else(String::new, |parent| model.locations[parent].0.clone()),
-                    ),
-                    ..Default::default()
-                };
-                let moved =
-                    model.organizations[owner].client.app::<_, UpdateLocationResponse>("UpdateLocation", request);
-                let circle =
-                    parent.is_some_and(|parent| model.above(Thing::Location(parent)).contains(&Thing::Location(place)));
-                let expected = if circle { Code::InvalidArgument } else { Code::Ok };
-                assert_eq!(code(moved.await), expected, "seed {SEED}, step {step}");
-                if !circle {
-                    model.locations[place].2 = parent;
-                }
-            }
-        }
-        changes[what] += 1;
-        for (n, module) in modules.iter().enumerate() {
-            let found = finds(&client, module).await;
-            assert_eq!(found, model.registry(n), "seed {SEED}, step {step}: {module} {:?}", model.roles);
-        }
-        for thing in things {
-            let (kind, id) = model.id(thing);
-            let expected = model.expected(thing).map(|words| words.into_iter().map(str::to_owned).collect());
-            assert_eq!(
-                told(&client, kind, id).await,
-                Ok(expected),
-                "seed {SEED}, step {step}: {thing:?} {:?}",
-                model.roles
-            );
+            let who = dice.below(real.somebody.len());
+            parts(&real, &model, who, &case).await;
+            fragments(&real, &model, who, &case).await;
+            modules(&real, &model, who, &case).await;
         }
     }
     assert!(changes.iter().all(|count| *count > 5), "every kind of change was made: {changes:?}");

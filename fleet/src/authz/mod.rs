@@ -182,7 +182,13 @@ impl Authz {
         }
         let below: Vec<(Target, &str)> = match caller.who() {
             Who::ApiKey { grants, .. } => grants.iter().map(|grant| (grant.kind.target(), &*grant.resource)).collect(),
-            Who::Part { part } | Who::LocationSecret { part, .. } => vec![(Target::Part, part)],
+            Who::Part { part } => vec![(Target::Part, part)],
+            Who::LocationSecret { part, location } => {
+                // Of a part that has left the location the secret says nothing any more.
+                let chain = self.ancestry.of(&self.store, Target::Part, part).await?;
+                let lies_there = chain.is_some_and(|chain| chain.passes(Target::Location, location));
+                if lies_there { vec![(Target::Part, part)] } else { Vec::new() }
+            }
             Who::Local => return Ok(true),
             Who::Nobody => return Ok(false),
         };

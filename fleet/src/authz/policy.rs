@@ -178,17 +178,20 @@ const OF_OPERATOR: Permissions = Permissions::of(&[
     ListDataset,
 ]);
 
-/// What `role`, reaching the thing at `level`, gives on a thing of kind `on`.
+/// What `role`, reaching the thing at `level`, gives on a thing of kind `on`; nothing where it cannot reach one.
 pub fn policy(role: Role, level: Level, on: Target) -> Permissions {
     let of_role = match role {
         Role::Owner => Permissions::ALL,
         Role::Operator => OF_OPERATOR,
     };
-    let of_level = match level {
-        Level::Organization => Permissions::ALL,
-        Level::SharedOrganization => OF_LOCATION.with(OF_MACHINE).without(NOT_SHARED),
-        Level::Location => OF_LOCATION.with(OF_MACHINE),
-        Level::Machine => OF_MACHINE,
+    let of_level = match (level, on) {
+        (Level::Organization, _) => Permissions::ALL,
+        // Roles reach down, never up: a location's does nothing to the organization around it.
+        (_, Target::Organization | Target::Fragment | Target::RegistryItem) => Permissions::NONE,
+        (Level::Machine, Target::Location) => Permissions::NONE,
+        (Level::SharedOrganization, _) => OF_LOCATION.with(OF_MACHINE).without(NOT_SHARED),
+        (Level::Location, _) => OF_LOCATION.with(OF_MACHINE),
+        (Level::Machine, Target::Machine | Target::Part) => OF_MACHINE,
     };
     // Asking for a machine's permission on a location asks for it on all machines there.
     let meaningful = match on {

@@ -17,7 +17,7 @@ use crate::{
     authz::{Permission, Target, right},
     clock::timestamp,
     context::Context,
-    hex, ids, people,
+    documents, hex, ids, people,
     refusal::Refusal,
     store::{
         keys,
@@ -49,7 +49,7 @@ pub async fn create(
         keys::give_owner_of_new(tx, &owner, &id, now)?;
         organizations::get(tx, &id)?.ok_or_else(|| Refusal::not_found("organization", &id))
     });
-    let organization = message(created.await?);
+    let organization = message(created.await?, true);
     Ok(CreateOrganizationResponse { organization: Some(organization) })
 }
 
@@ -62,7 +62,8 @@ pub async fn get(
     let granted = context.authz.organization::<right::ReadOrganization>(&caller, &request.organization_id).await?;
     let found = context.store.read(|tx| organizations::get(tx, granted.id())).await?;
     let found = found.ok_or_else(|| Refusal::not_found("organization", granted.id()))?;
-    Ok(GetOrganizationResponse { organization: Some(message(found)) })
+    let writes = granted.permissions().contains(Permission::WriteOrganization);
+    Ok(GetOrganizationResponse { organization: Some(message(found, writes)) })
 }
 
 /// ListOrganizations: those in which the caller has any grant. Where it may not read the organization, only its name.
@@ -73,18 +74,20 @@ pub async fn list(
 ) -> Result<ListOrganizationsResponse, Refusal> {
     let Who::ApiKey { grants, .. } = caller.who() else { return Ok(ListOrganizationsResponse::default()) };
     let ids: BTreeSet<&str> = grants.iter().map(|grant| &*grant.organization).collect();
-    let mut found: Vec<Stored> = Vec::with_capacity(ids.len());
+    let mut found: Vec<(Stored, bool)> = Vec::with_capacity(ids.len());
     for id in ids {
         let permissions = context.authz.permissions(&caller, Target::Organization, id).await?.unwrap_or_default();
         if let Some(stored) = context.store.read(|tx| organizations::get(tx, id)).await? {
-            found.push(match permissions.contains(Permission::ReadOrganization) {
+            let shown = match permissions.contains(Permission::ReadOrganization) {
                 true => stored,
                 false => Stored { region: String::new(), cid: None, default_fragments: None, ..stored },
-            });
+            };
+            found.push((shown, permissions.contains(Permission::WriteOrganization)));
         }
     }
-    found.sort_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
-    Ok(ListOrganizationsResponse { organizations: found.into_iter().map(message).collect() })
+    found.sort_by(|(one, _), (other, _)| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
+    let organizations = found.into_iter().map(|(stored, writes)| message(stored, writes)).collect();
+    Ok(ListOrganizationsResponse { organizations })
 }
 
 /// UpdateOrganization.
@@ -122,7 +125,7 @@ pub async fn update(
         organizations::update(tx, &granted, &change, now)?;
         organizations::get(tx, granted.id())?.ok_or_else(missing)
     });
-    Ok(UpdateOrganizationResponse { organization: Some(message(updated.await?)) })
+    Ok(UpdateOrganizationResponse { organization: Some(message(updated.await?, true)) })
 }
 
 /// DeleteOrganization: one without locations.
@@ -166,8 +169,9 @@ fn namespace(given: &str) -> Result<String, Refusal> {
     }
 }
 
-fn message(stored: Stored) -> Organization {
+fn message(stored: Stored, writes: bool) -> Organization {
     let default_fragments = stored.default_fragments.as_deref().and_then(hex::decode);
+    let default_fragments = default_fragments.and_then(|bytes| FragmentImportList::decode(&*bytes).ok());
     Organization {
         id: stored.id,
         name: stored.name,
@@ -175,7 +179,19 @@ fn message(stored: Stored) -> Organization {
         public_namespace: stored.public_namespace.unwrap_or_default(),
         default_region: stored.region,
         cid: stored.cid,
-        default_fragments: default_fragments.and_then(|bytes| FragmentImportList::decode(&*bytes).ok()),
+        default_fragments: if writes { default_fragments } else { default_fragments.map(masked) },
         allowed_login_methods: None,
     }
+}
+
+/// What is given to the fragments' variables is hidden, as in configurations: it may be passwords.
+fn masked(mut list: FragmentImportList) -> FragmentImportList {
+    let mask = || prost_types::Value { kind: Some(prost_types::value::Kind::StringValue(documents::MASK.into())) };
+    for fragment in &mut list.fragments {
+        #[allow(deprecated, reason = "old clients give variables as text")]
+        fragment.variables.values_mut().for_each(|value| *value = documents::MASK.into());
+        let given = fragment.fragment_variables.iter_mut().flat_map(|given| given.fields.values_mut());
+        given.for_each(|value| *value = mask());
+    }
+    list
 }
