@@ -1,11 +1,13 @@
 //! `/invite/SECRET`: the page behind an invitation's link.
 //!
 //! Looking at it changes nothing, because programs that check mail follow every link; the button accepts. The page
-//! shows a new person's key once, so nothing may keep it, and no other page learns the address.
+//! shows a new person's key once, so nothing may keep it, and no other page learns the address. The form brings along,
+//! sealed, which key that will be: a button that is pressed twice is answered with it twice (docs/adr/0053).
 
 use std::net::IpAddr;
 
-use http::{Method, Response};
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt, Limited};
 use tonic::body::Body;
 
 use crate::{
@@ -20,15 +22,24 @@ use crate::{
 /// Longer than any secret of ours; what is longer is not worth a look-up.
 const SECRET_BYTES_MAX: usize = 64;
 
+/// Of what the form sends: a sealed key, and the name of an organization.
+const FORM_BYTES_MAX: usize = 16 * 1024;
+/// Name of its only field.
+const FIELD: &str = "promise";
+
 /// Any request below [`people::PATH`].
-pub async fn answer(context: &Context, method: &Method, secret: &str, from: IpAddr) -> Response<Body> {
-    let outcome = match *method {
+pub async fn answer(context: &Context, request: Request<Body>, from: IpAddr) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let secret = parts.uri.path().strip_prefix(people::PATH).unwrap_or_default();
+    let outcome = match parts.method {
         _ if secret.len() > SECRET_BYTES_MAX => Ok(Err(Dead::Unknown)),
         Method::GET | Method::HEAD => {
-            people::waiting(context, secret).await.map(|found| found.map(|waiting| question(&waiting)))
+            let found = people::waiting(context, secret).await;
+            found.map(|found| found.map(|waiting| question(&waiting, &people::promise(context, secret, &waiting))))
         }
         Method::POST => {
-            people::accept(context, secret, from).await.map(|found| found.map(|accepted| done(context, &accepted)))
+            let accepted = people::accept(context, secret, &field(body).await, from).await;
+            accepted.map(|found| found.map(|accepted| done(context, &accepted)))
         }
         _ => return page(405, "<p>Only GET and POST.</p>"),
     };
@@ -37,6 +48,16 @@ pub async fn answer(context: &Context, method: &Method, secret: &str, from: IpAd
         Ok(Err(dead)) => page(404, &format!("<h1>This link opens nothing</h1><p>{}</p>", said(dead))),
         Err(refusal) => refused(&refusal),
     }
+}
+
+/// What the form brings along. Whoever accepts without our page brings nothing.
+async fn field(body: Body) -> String {
+    let Ok(sent) = Limited::new(body, FORM_BYTES_MAX).collect().await else { return String::new() };
+    let sent = sent.to_bytes();
+    let fields = std::str::from_utf8(&sent).unwrap_or_default();
+    // Hexadecimal digits: nothing in it is escaped.
+    let mut pairs = fields.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.find_map(|(name, value)| (name == FIELD).then(|| value.to_owned())).unwrap_or_default()
 }
 
 /// What a person may do about it.
@@ -52,10 +73,11 @@ fn said(dead: Dead) -> &'static str {
     }
 }
 
-fn question(waiting: &Waiting) -> String {
+fn question(waiting: &Waiting, promise: &str) -> String {
     format!(
         "<h1>Invitation</h1><p>{} is invited to the organization <strong>{}</strong>.</p>\
-         <form method=\"post\" autocomplete=\"off\"><button>Accept</button></form><script>{}</script>",
+         <form method=\"post\" autocomplete=\"off\"><input type=\"hidden\" name=\"{FIELD}\" value=\"{promise}\">\
+         <button>Accept</button></form><script>{}</script>",
         escaped(&waiting.email),
         escaped(&waiting.organization),
         page::ONCE
@@ -100,7 +122,7 @@ mod tests {
     #[test]
     fn names_cannot_become_markup() {
         let waiting = Waiting { organization: "<script>\"'&".into(), email: "a@example.org".into() };
-        let page = question(&waiting);
+        let page = question(&waiting, "c0ffee");
         assert!(page.contains("&lt;script&gt;&quot;&#39;&amp;"), "{page}");
         assert!(!page.contains("<script>\"") && page.matches("<script").count() == 1, "{page}");
     }

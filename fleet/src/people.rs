@@ -5,8 +5,10 @@
 
 use std::{net::IpAddr, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
-    authn::{Caller, Who, digest_of},
+    authn::{Caller, Sealer, Who, digest_of},
     authz::{Grant, Role},
     clock::Millis,
     context::Context,
@@ -22,6 +24,8 @@ use crate::{
     },
 };
 
+/// How long the button of an invitation's page shows the key again that it gave: a second press, or an answer that was lost.
+const SHOWN_AGAIN_WITHIN: Millis = 60_000;
 /// A login is written down when the last one is older than this: to the minute is enough for people.
 const LOGIN_WRITTEN_EVERY: Millis = 60_000;
 
@@ -140,6 +144,42 @@ pub async fn waiting(context: &Context, secret: &str) -> Result<Result<Waiting, 
     Ok(found.await?)
 }
 
+/// What the page of an invitation has in its form, sealed: the key that accepting will give. So each answer to a button
+/// that is pressed twice shows the same key, of which only the digest is stored here.
+#[derive(Serialize, Deserialize)]
+struct Promise {
+    organization: String,
+    key_id: String,
+    key: String,
+}
+
+/// What sealed promises are bound to: one of another link opens nothing.
+fn bound(digest: &str) -> String {
+    format!("invitation form {digest}")
+}
+
+/// For the form behind that link, anew for each page that is shown.
+pub fn promise(context: &Context, secret: &str, waiting: &Waiting) -> String {
+    let promise = Promise { organization: waiting.organization.clone(), key_id: ids::new_id(), key: ids::new_secret() };
+    let text = serde_json::to_string(&promise).expect("texts can be written");
+    context.authn.sealer.seal(&bound(&digest_of(secret)), &text)
+}
+
+fn promised(sealer: &Sealer, digest: &str, form: &str) -> Option<Promise> {
+    serde_json::from_str(&sealer.open(&bound(digest), form)?).ok()
+}
+
+/// What the same button brought a moment ago.
+fn again(tx: &Tx<'_>, promise: Promise, now: Millis) -> Result<Option<Accepted>, DbError> {
+    let Promise { organization, key_id, key } = promise;
+    let fresh = keys::get(tx, &key_id)?.is_some_and(|stored| now - stored.created_at < SHOWN_AGAIN_WITHIN);
+    let login = keys::for_login(tx, &key_id)?.filter(|login| fresh && login.digest == digest_of(&key));
+    let Some(user) = login.and_then(|login| login.user) else { return Ok(None) };
+    let Some(person) = users::get(tx, &user)? else { return Ok(None) };
+    let waiting = Waiting { organization, email: person.email };
+    Ok(Some(Accepted { waiting, issued: Some(Issued { user_id: user, key_id, key }) }))
+}
+
 /// What accepting brought.
 pub struct Accepted {
     /// The organization.
@@ -148,14 +188,24 @@ pub struct Accepted {
     pub issued: Option<Issued>,
 }
 
-/// Accepts the invitation with that link, once.
-pub async fn accept(context: &Context, secret: &str, from: IpAddr) -> Result<Result<Accepted, Dead>, Refusal> {
+/// Accepts the invitation with that link, once. `form` is what its page had in its form, if it comes from there.
+pub async fn accept(
+    context: &Context,
+    secret: &str,
+    form: &str,
+    from: IpAddr,
+) -> Result<Result<Accepted, Dead>, Refusal> {
     let (digest, now) = (digest_of(secret), context.clock.now());
+    let promise = promised(&context.authn.sealer, &digest, form);
     // Where there is an identity provider, nobody needs a key for ever.
     let signs_in = context.sign_in.is_some();
     let accepted = context.store.write::<_, Refusal>(move |tx| {
         let invite = match alive(invites::by_link(tx, &digest, now)?) {
             Ok(invite) => invite,
+            Err(dead @ Dead::Ended(Ended::Accepted)) => {
+                let before = promise.map(|promise| again(tx, promise, now)).transpose()?.flatten();
+                return Ok(before.ok_or(dead));
+            }
             Err(dead) => return Ok(Err(dead)),
         };
         let organization = organizations::get(tx, &invite.organization)?.map(|found| found.name).unwrap_or_default();
@@ -169,7 +219,13 @@ pub async fn accept(context: &Context, secret: &str, from: IpAddr) -> Result<Res
             }
         };
         let issued = match keys::of_user(tx, &user)?.is_empty() && !signs_in {
-            true => Some(issue(tx, &caller, &user, &invite.email, now)?),
+            true => {
+                let (key_id, key) = match promise {
+                    Some(promise) => (promise.key_id, promise.key),
+                    None => (ids::new_id(), ids::new_secret()),
+                };
+                Some(issue_this(tx, &caller, &invite.email, Issued { user_id: user.clone(), key_id, key }, now)?)
+            }
             false => None,
         };
         invites::accept(tx, &caller, &invite, &user, now)?;
@@ -274,9 +330,27 @@ pub async fn issue_for(context: &Context, user: &str, lives: Duration, from: IpA
 /// One more key of a person.
 pub fn issue(tx: &Tx<'_>, caller: &Caller, user: &str, email: &str, now: Millis) -> Result<Issued, Refusal> {
     let issued = Issued { user_id: user.to_owned(), key_id: ids::new_id(), key: ids::new_secret() };
+    issue_this(tx, caller, email, issued, now)
+}
+
+/// One more key of a person beside the key `like`: where that one ends, it ends with it.
+pub fn issue_like(
+    tx: &Tx<'_>,
+    caller: &Caller,
+    user: &str,
+    name: &str,
+    like: &str,
+    now: Millis,
+) -> Result<Issued, Refusal> {
+    let issued = issue(tx, caller, user, name, now)?;
+    keys::end_with(tx, &issued.key_id, like)?;
+    Ok(issued)
+}
+
+fn issue_this(tx: &Tx<'_>, caller: &Caller, email: &str, issued: Issued, now: Millis) -> Result<Issued, Refusal> {
     let digest = digest_of(&issued.key);
     let new = keys::New { id: &issued.key_id, name: email, digest: &digest, grants: &[] };
-    keys::create_for_user(tx, caller, user, &new, now)?;
+    keys::create_for_user(tx, caller, &issued.user_id, &new, now)?;
     Ok(issued)
 }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use api::{Secret, pb::platform::app::v1::*};
-use fleet::{authz::Role, hex, people, sign_in::Settings};
+use fleet::{authz::Role, hex, people, sign_in::Settings, store::DbError};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -270,6 +270,92 @@ async fn only_who_is_known_or_invited_comes_in() {
         assert_eq!(sign_in(&world, &provider, "bob").await.status, 200);
     }
     assert_eq!(organizations(&bob).await, Err(Code::Unauthenticated), "the oldest one made room");
+    world.end().await;
+}
+
+async fn roles(client: &Client, method: &str, owner: &Owner, identity: &str) -> Code {
+    let authorization = Authorization {
+        authorization_type: "role".into(),
+        authorization_id: "organization_owner".into(),
+        resource_type: "organization".into(),
+        resource_id: owner.organization.clone(),
+        identity_id: identity.into(),
+        organization_id: owner.organization.clone(),
+        identity_type: String::new(),
+    };
+    let request = AddRoleRequest { authorization: Some(authorization) };
+    world::code(client.app::<_, AddRoleResponse>(method, request).await)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_signs_in_at_the_provider_is_an_owner_for_as_long_as_the_provider_knows_them() {
+    let Some(provider) = Provider::start(30 * 86_400) else { return };
+    let (world, owner) = with(&provider).await;
+    for who in ["ann", "bob"] {
+        provider.knows(who, json!({"email": format!("{who}@example.org"), "email_verified": true})).await;
+    }
+    invite(&owner, "ann@example.org", false).await;
+    people::add(&world.server.context, "bob@example.org", None).await.unwrap();
+    let page = sign_in(&world, &provider, "ann").await;
+    let (ann, ann_key) = (enter(&world, &page).await, page.between("id=\"key-id\">").to_owned());
+    let request = GetUserIdByEmailRequest { email: "ann@example.org".into() };
+    let ann_id = ann.app::<_, GetUserIdByEmailResponse>("GetUserIDByEmail", request).await.unwrap().user_id;
+
+    // The key that the sign-in gave has ended, and is gone since somebody else signed in: she can come again, and counts.
+    world.server.context.clock.push(8 * DAY);
+    enter(&world, &sign_in(&world, &provider, "bob").await).await;
+    let count = "SELECT COUNT(*) FROM api_keys WHERE expires_at IS NOT NULL";
+    let store = &world.server.context.store;
+    let left = store.read::<_, DbError>(|tx| tx.first(count, &[], |row| row.int(0))).await.unwrap();
+    assert_eq!(left, Some(1), "bob's");
+    assert_eq!(roles(&owner.client, "RemoveRole", &owner, &owner.key_id).await, Code::Ok, "ann remains");
+    assert_eq!(organizations(&ann).await, Err(Code::Unauthenticated), "with this key no more");
+    let page = sign_in(&world, &provider, "ann").await;
+    let (ann, second_key) = (enter(&world, &page).await, page.between("id=\"key-id\">").to_owned());
+    assert_ne!(second_key, ann_key);
+    assert_eq!(roles(&ann, "RemoveRole", &owner, &ann_id).await, Code::FailedPrecondition, "she is the last one");
+    assert_eq!(roles(&ann, "AddRole", &owner, &owner.key_id).await, Code::Ok);
+
+    // A key that ends says nothing about tomorrow: whom no provider knows any more does not count, though she is in today.
+    let forget = |tx: &fleet::store::Tx<'_>| tx.run("DELETE FROM identities", &[]);
+    store.write::<_, DbError>(forget).await.unwrap();
+    assert_eq!(roles(&ann, "RemoveRole", &owner, &owner.key_id).await, Code::FailedPrecondition);
+    people::key(&world.server.context, "ann@example.org").await.unwrap();
+    assert_eq!(roles(&ann, "RemoveRole", &owner, &owner.key_id).await, Code::Ok, "by a key that lasts");
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_of_a_key_that_ends_ends_with_it() {
+    let Some(provider) = Provider::start(3600) else { return };
+    let (world, owner) = with(&provider).await;
+    provider.knows("ann", json!({"email": "ann@example.org", "email_verified": true})).await;
+    invite(&owner, "ann@example.org", false).await;
+    let page = sign_in(&world, &provider, "ann").await;
+    let (ann, id) = (enter(&world, &page).await, page.between("id=\"key-id\">").to_owned());
+    world.server.context.clock.push(6 * DAY);
+    let like = CreateKeyFromExistingKeyAuthorizationsRequest { id: id.clone() };
+    let copy: CreateKeyFromExistingKeyAuthorizationsResponse =
+        ann.app("CreateKeyFromExistingKeyAuthorizations", like).await.unwrap();
+    let by_copy = world.login("api-key", &copy.id, &copy.key).await.unwrap();
+    assert_eq!(organizations(&by_copy).await, Ok(1));
+    let rotated: RotateKeyResponse = by_copy.app("RotateKey", RotateKeyRequest { id: id.clone() }).await.unwrap();
+    let by_rotated = world.login("api-key", &id, &rotated.key).await.unwrap();
+    assert_eq!(organizations(&by_rotated).await, Ok(1));
+    world.server.context.clock.push(DAY + 1000);
+    for (case, client) in [("copy", &by_copy), ("rotated", &by_rotated)] {
+        assert_eq!(organizations(client).await, Err(Code::Unauthenticated), "{case}");
+    }
+    let again = world.login("api-key", &copy.id, &copy.key).await.map(drop).unwrap_err().code();
+    assert_eq!(again, Code::Unauthenticated, "the copy opens nothing anew");
+    // What lasts is copied to what lasts.
+    let lasting = people::key(&world.server.context, "ann@example.org").await.unwrap();
+    let ann = world.login("api-key", &lasting.key_id, &lasting.key).await.unwrap();
+    let like = CreateKeyFromExistingKeyAuthorizationsRequest { id: lasting.key_id };
+    let copy: CreateKeyFromExistingKeyAuthorizationsResponse =
+        ann.app("CreateKeyFromExistingKeyAuthorizations", like).await.unwrap();
+    world.server.context.clock.push(400 * DAY);
+    assert_eq!(organizations(&world.login("api-key", &copy.id, &copy.key).await.unwrap()).await, Ok(1));
     world.end().await;
 }
 

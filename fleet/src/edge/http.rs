@@ -53,11 +53,11 @@ async fn sent(context: &Context, request: Request<Body>, peer: &Peer) -> Respons
         CREDENTIALS if *request.method() == Method::GET => {
             install::credentials(context, request.headers(), request.uri().query().unwrap_or_default(), from).await
         }
-        _ if let Some(secret) = path.strip_prefix(people::PATH) => {
+        _ if path.starts_with(people::PATH) => {
             if let Err(refusal) = context.throttle.late(context.throttle.open_call(from)).await {
                 return sentence(http_status(Code::ResourceExhausted), &format!("{}\n", refusal.message()));
             }
-            invitation::answer(context, request.method(), secret, from).await
+            invitation::answer(context, request, from).await
         }
         _ if path.strip_prefix(sign_in::PATH).is_some_and(|below| below.is_empty() || below.starts_with('/')) => {
             sign_in::answer(context, request, from).await

@@ -160,7 +160,8 @@ pub async fn create_like(
         }
         (Owned::ByCaller, Some(user)) => {
             let (name, now) = (key.name, context.clock.now());
-            let issued = context.store.write(move |tx| people::issue(tx, &caller, &user, &name, now)).await?;
+            let issued =
+                context.store.write(move |tx| people::issue_like(tx, &caller, &user, &name, &key.id, now)).await?;
             (issued.key_id, issued.key)
         }
         (Owned::ByCaller, None) => return Err(Refusal::not_found("API key", &key.id)),

@@ -196,6 +196,12 @@ pub fn create_for_sign_in(
     Ok(())
 }
 
+/// A key ends when that other one does: who came in for some days does not stay by copying.
+pub fn end_with(tx: &Tx<'_>, id: &str, other: &str) -> Result<(), DbError> {
+    let sql = "UPDATE api_keys SET expires_at = (SELECT expires_at FROM api_keys WHERE id = $2) WHERE id = $1";
+    tx.run(sql, &[id.into(), other.into()]).map(drop)
+}
+
 /// Whoever creates an organization owns it: the person, or the key of a program.
 pub fn give_owner_of_new(tx: &Tx<'_>, to: &Identity, organization: &str, now: Millis) -> Result<(), DbError> {
     let grant = Grant {

@@ -215,12 +215,15 @@ pub(super) fn owned_by(tx: &Tx<'_>, identity: &str) -> Result<Vec<String>, DbErr
     tx.all(sql, &[identity.into()], |row| row.text(0))
 }
 
-/// Looks, after a change in the same transaction, that somebody who can sign in still owns the organization.
+/// Looks, after a change in the same transaction, that somebody who can sign in still owns the organization: by a key that
+/// lasts, or at the identity provider, which has signed them in before. A key that a sign-in gave says nothing about
+/// tomorrow, and where it has ended it may still stand here or not.
 pub(super) fn an_owner_remains(tx: &Tx<'_>, organization: &str) -> Result<(), Refusal> {
     let sql =
         "SELECT 1 FROM grants g WHERE g.resource_type = 'organization' AND g.resource_id = $1 AND g.role = 'owner'
                  AND (EXISTS (SELECT 1 FROM api_keys k WHERE k.id = g.identity_id)
-                   OR EXISTS (SELECT 1 FROM api_keys k WHERE k.user_id = g.identity_id))";
+                   OR EXISTS (SELECT 1 FROM api_keys k WHERE k.user_id = g.identity_id AND k.expires_at IS NULL)
+                   OR EXISTS (SELECT 1 FROM identities i WHERE i.user_id = g.identity_id))";
     match tx.first(sql, &[organization.into()], |_| Ok(()))? {
         Some(()) => Ok(()),
         None => Err(Refusal::precondition(format!(

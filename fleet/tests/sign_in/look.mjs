@@ -39,6 +39,13 @@ async function pressed_twice(page, selector) {
   await page.call('Network.emulateNetworkConditions', { ...line, latency: 0 });
 }
 
+/** The same page for somebody whose browser runs no scripts. */
+async function without_scripts(page, words) {
+  await page.call('Emulation.setScriptExecutionDisabled', { value: true });
+  await page.call('Page.reload');
+  await page.sees(words);
+}
+
 /** The whole key and nothing else is taken by one press on it. */
 async function taken(page, name) {
   for (const id of ['key-id', 'key']) {
@@ -102,6 +109,7 @@ const stories = {
     const page = await Page.open(browser, PLAIN + link, { width, dark, shows: 'is invited to the organization' });
     await page.named(name, 1);
     await page.shot(`invited-${name}`);
+    if (turn === 2) await without_scripts(page, 'is invited to the organization');
     if (turn === 0) await pressed(page, `invited-${name}`, 'button');
     else await pressed_twice(page, 'button');
     await page.sees('Welcome');
