@@ -40,7 +40,12 @@ pub(super) enum Failure {
     Final(String),
 }
 
+/// What the library says before the reason why it does not believe a certificate.
+const CERTIFICATE_REFUSED: &str = "invalid peer certificate: ";
+
 pub(super) struct Smtp {
+    /// As it was named on the command line.
+    host: String,
     transport: AsyncSmtpTransport<Tokio1Executor>,
 }
 
@@ -61,33 +66,40 @@ impl Smtp {
         if let Some((user, password)) = &settings.login {
             builder = builder.credentials(Credentials::new(user.clone(), password.expose().to_owned()));
         }
-        Ok(Self { transport: builder.build() })
+        Ok(Self { host: settings.host.clone(), transport: builder.build() })
     }
 
     /// Resolves when the mail server has taken it.
     pub(super) async fn send(&self, letter: Message) -> Result<(), Failure> {
         match tokio::time::timeout(SEND_WITHIN, self.transport.send(letter)).await {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(why)) => Err(judged(&why)),
+            Ok(Err(why)) => Err(self.judged(&why)),
             Err(_) => Err(Failure::Passing(format!("no end within {} s", SEND_WITHIN.as_secs()))),
         }
     }
-}
 
-fn judged(why: &SmtpError) -> Failure {
-    let mut sentence = why.to_string();
-    let mut source = std::error::Error::source(why);
-    while let Some(deeper) = source {
-        let text = deeper.to_string();
-        if !sentence.contains(&text) {
-            sentence = format!("{sentence}: {text}");
+    fn judged(&self, why: &SmtpError) -> Failure {
+        let mut sentence = why.to_string();
+        let mut source = std::error::Error::source(why);
+        while let Some(deeper) = source {
+            let text = deeper.to_string();
+            if !sentence.contains(&text) {
+                sentence = format!("{sentence}: {text}");
+            }
+            source = deeper.source();
         }
-        source = deeper.source();
-    }
-    // Only what is said of the mailbox itself ends it; a refused password or a policy can be mended meanwhile.
-    match why.status().map(u16::from) {
-        Some(550 | 551 | 553 | 556) => Failure::Final(sentence),
-        _ => Failure::Passing(sentence),
+        if let Some((_, reason)) = sentence.split_once(CERTIFICATE_REFUSED) {
+            return Failure::Passing(format!(
+                "the certificate of the mail server {} is not believed ({reason}): it has to be for that name, from somebody \
+                 who is trusted here (--mail-authorities)",
+                self.host
+            ));
+        }
+        // Only what is said of the mailbox itself ends it; a refused password or a policy can be mended meanwhile.
+        match why.status().map(u16::from) {
+            Some(550 | 551 | 553 | 556) => Failure::Final(sentence),
+            _ => Failure::Passing(sentence),
+        }
     }
 }
 
