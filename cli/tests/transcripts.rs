@@ -14,6 +14,10 @@ mod parts;
 mod registry;
 #[path = "transcripts/session.rs"]
 mod session;
+#[path = "transcripts/shells.rs"]
+mod shells;
+#[path = "transcripts/terminal.rs"]
+mod terminal;
 
 use std::{
     fs,
@@ -57,23 +61,21 @@ impl Desk {
         self.run_with(line, "", &[])
     }
 
+    /// The command of a line; `␠` is a blank within a word.
+    fn command(&self, line: &str) -> Command {
+        let words = line.split(' ').filter(|word| !word.is_empty()).map(|word| word.replace('␠', " "));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_platform"));
+        command.args(words).env_clear().current_dir(self.home.path());
+        command.env("HOME", self.home.path()).env("PATH", "/usr/bin:/bin").env("TMPDIR", self.home.path());
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
     fn run_with(&self, line: &str, input: &str, environment: &[(&str, &str)]) -> Done {
-        let words: Vec<String> =
-            line.split(' ').filter(|word| !word.is_empty()).map(|word| word.replace('␠', " ")).collect();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_platform"))
-            .args(words)
-            .env_clear()
-            .env("HOME", self.home.path())
-            .env("PATH", "/usr/bin:/bin")
-            .env("TMPDIR", self.home.path())
-            .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .envs(environment.iter().copied())
-            .current_dir(self.home.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = self.command(line);
+        command.envs(environment.iter().copied());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
         // The command may end without reading.
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
         let output = child.wait_with_output().unwrap();

@@ -34,6 +34,9 @@ pub(crate) enum Verb {
         /// Move it into this location, by name or id
         #[arg(long)]
         parent: Option<String>,
+        /// Move it out of every other location
+        #[arg(long, conflicts_with = "parent")]
+        top: bool,
     },
     /// Delete one that has neither machines nor locations in it
     Delete {
@@ -108,9 +111,13 @@ pub(super) fn run(session: &Session, verb: Verb, output: &mut Output) -> Result<
             let made = session.change("could not make the location", app_service::CREATE_LOCATION, &request)?;
             show(output, made.location.unwrap_or_default())
         }
-        Verb::Update { location, name, parent } => {
+        Verb::Update { location, name, parent, top } => {
+            if name.is_none() && parent.is_none() && !top {
+                return Err(Failure::Usage("nothing to change: give --name, --parent or --top".to_owned()));
+            }
             let location_id = find::location(session, Some(&location))?.id;
-            let parent_location_id = parent_id(session, parent)?;
+            // An empty one is the way to say none.
+            let parent_location_id = if top { Some(String::new()) } else { parent_id(session, parent)? };
             let request = app::UpdateLocationRequest { location_id, name, parent_location_id, region: None };
             let changed = session.change("could not change the location", app_service::UPDATE_LOCATION, &request)?;
             show(output, changed.location.unwrap_or_default())

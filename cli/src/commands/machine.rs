@@ -232,19 +232,19 @@ fn show(session: &Session, output: &mut Output, machine: &app::Robot) -> Result<
         }
         return output.json(&object);
     }
-    output.facts(&[
+    let mut lines = vec![
         ("name", machine.name.clone()),
         ("id", machine.id.clone()),
         ("location", machine.location.clone()),
         ("state", online(machine.online_state, machine.last_access.as_ref())),
         ("created", moment(machine.created_on.as_ref())),
-    ])?;
+    ];
     for part in parts {
         let main = if part.main_part { " (main)" } else { "" };
         let state = online(part.online_state, part.last_access.as_ref());
-        output.facts(&[("part", format!("{}{main}  {}  {state}", part.name, part.id))])?;
+        lines.push(("part", format!("{}{main}  {}  {state}", part.name, part.id)));
     }
-    Ok(())
+    output.facts(&lines)
 }
 
 /// "live", or since when not.

@@ -121,7 +121,7 @@ pub(crate) enum Verb {
     Env(EnvVerb),
     /// Choose the version of its machine server: a channel, a version, a URL or a file
     Pin {
-        /// Such as stable, dev, 1.0.0, https://…, file:///…
+        /// Such as stable, dev or 1.0.0, or an address that begins with https:// or file://
         version: String,
         #[command(flatten)]
         whose: Whose,

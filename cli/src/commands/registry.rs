@@ -1,7 +1,7 @@
 //! `registry`: items of every kind that organizations publish.
 
 use api::pb::platform::app::{
-    packages::v1::PackageType,
+    packages::v1::{self as packages, PackageType, package_service},
     v1::{self as app, app_service},
 };
 use clap::{Subcommand, ValueEnum};
@@ -96,6 +96,18 @@ pub(crate) enum Verb {
         #[arg(long)]
         url: Option<String>,
     },
+    /// Show every file that the organization has uploaded
+    Files {
+        /// Only of the item with this name
+        #[arg(long, value_name = "NAME")]
+        item: Option<String>,
+        /// Only of this kind
+        #[arg(long, value_enum)]
+        kind: Option<Kind>,
+        /// Only of this version
+        #[arg(long)]
+        version: Option<String>,
+    },
     /// Delete one that nobody uses, with every version
     Delete {
         /// NAMESPACE:NAME, ORGANIZATION-ID:NAME, or the name of one of your organization
@@ -159,8 +171,39 @@ pub(super) fn run(session: &Session, verb: Verb, output: &mut Output) -> Result<
             session.change("could not change the item", app_service::UPDATE_REGISTRY_ITEM, &request)?;
             show(session, output, before.item_id)
         }
+        Verb::Files { item, kind, version } => files(session, output, item, kind, version),
         Verb::Delete { item } => delete(session, output, &item, "registry item"),
     }
+}
+
+fn files(
+    session: &Session,
+    output: &mut Output,
+    name: Option<String>,
+    kind: Option<Kind>,
+    version: Option<String>,
+) -> Result<(), Failure> {
+    let request = packages::ListPackagesRequest {
+        organization_id: find::organization(session, None)?.id,
+        name,
+        version,
+        r#type: kind.map(|kind| PackageType::from(kind).into()),
+        include_url: Some(true),
+    };
+    let listed = session.ask("could not list the files", package_service::LIST_PACKAGES, &request)?;
+    output.list(
+        &listed.packages,
+        ["name", "kind", "version", "platform", "bytes", "uploaded", "sha256"],
+        "There is no such file.",
+        |one| {
+            let about = one.info.clone().unwrap_or_default();
+            let kind = kind_of(about.r#type()).to_owned();
+            let bytes: u64 = about.files.iter().map(|file| file.size).sum();
+            let uploaded = moment(one.created_on.as_ref());
+            let platform = about.platform.unwrap_or_default();
+            [about.name, kind, about.version, platform, bytes.to_string(), uploaded, one.checksum.clone()]
+        },
+    )
 }
 
 /// Deletes an item, whatever it is called in the sentence.

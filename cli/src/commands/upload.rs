@@ -92,9 +92,17 @@ impl Bar {
         }
         self.drawn = Some(Instant::now());
         let line = line(sent, self.total, self.since.elapsed());
-        let end = if last { "\n" } else { "" };
         // Nobody sees it: that is no reason not to upload.
-        let _ = write!(io::stderr(), "\r{line}{end}");
+        let _ = write!(io::stderr(), "\r{line}");
+    }
+}
+
+impl Drop for Bar {
+    /// What is said next, perhaps that it failed, stands on a line of its own.
+    fn drop(&mut self) {
+        if self.drawn.is_some() {
+            let _ = writeln!(io::stderr());
+        }
     }
 }
 

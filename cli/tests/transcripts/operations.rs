@@ -97,7 +97,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("GetAppContent", "app content acme camera"),
     ("GetAppBranding", "app branding acme camera"),
     ("GetPackage", "module file acme:camera"),
-    ("ListPackages", "call ListPackages"),
+    ("ListPackages", "registry files --item camera --kind module"),
     ("GetPartStatus", "machine status rover"),
     ("RetryUpdate", "machine retry-update rover"),
     ("GetPartCredentials", "part credentials rover"),

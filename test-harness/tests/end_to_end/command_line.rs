@@ -1,4 +1,10 @@
-//! The five things to try, as the sandbox prints them, with the real command line.
+//! The real command line against a real server: the five things to try, as the sandbox prints them; every command
+//! (`every_command`), two people and one part (`editing`), and signing in in a browser (`signing_in`).
+
+mod desk;
+mod editing;
+mod every_command;
+mod signing_in;
 
 use std::{
     fs,

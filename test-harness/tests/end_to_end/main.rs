@@ -14,7 +14,7 @@
 //! | `bad_input` | everything that is wrong |
 //! | `status` | what somebody at the device sees, and what an operator sees |
 //! | `install` | the agent as a service, in images and by the script; what a stopped service leaves |
-//! | `command_line` | the five things to try |
+//! | `command_line` | the five things to try, every command, two who edit one part, signing in in a browser |
 //! | `hand_over` | an agent that becomes the next one, or dies, while its machine server talks |
 //! | `launcher` | versions of the agent that die or are none, and stored state that is poison |
 //!

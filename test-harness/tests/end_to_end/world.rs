@@ -422,13 +422,13 @@ fn start_fleet(folder: &Path, listen: &str) -> Fleet {
 
 /// A port of this machine that is free and stays this test's own, also before somebody listens there: whoever holds the
 /// number for datagrams has it. Below the ports that the system gives to outgoing connections.
-struct Port {
-    number: u16,
+pub struct Port {
+    pub number: u16,
     _held: UdpSocket,
 }
 
 impl Port {
-    fn reserve() -> Port {
+    pub fn reserve() -> Port {
         let begin = u16::try_from(std::process::id() % u32::from(PORTS)).unwrap_or(0);
         let numbers = (0..PORTS).map(|step| FIRST_PORT + (begin + step) % PORTS);
         let mut free = numbers.filter_map(|number| {
