@@ -8,7 +8,7 @@ mod world;
 #[path = "random_grants/model.rs"]
 mod model;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::pb::platform::app::{packages::v1::*, v1::*};
 use fleet::{documents::MASK, people};
@@ -417,8 +417,86 @@ async fn modules(real: &Real<'_>, model: &Model, who: Identity, case: &str) {
         let case = format!("{case}: {who} on a module of {n}");
         assert_eq!(reads, expected, "{case}");
         // To run it, a role on anything there is enough.
-        let runs = model.roles.iter().any(|(whose, thing, _)| *whose == who && model.organization(*thing) == n);
-        assert_eq!(fetches, (Code::NotFound, runs), "{case}");
+        assert_eq!(fetches, (Code::NotFound, model.belongs(who, n)), "{case}");
+    }
+}
+
+/// Lists: of what is seen everything, and nothing else.
+async fn lists(real: &Real<'_>, model: &Model, who: Identity, case: &str) {
+    let client = &real.somebody[who].client;
+    let case = format!("{case}: listed for {who}");
+    let organizations = (0..real.organizations.len()).filter(|n| model.belongs(who, *n));
+    let expected: BTreeSet<&str> = organizations.map(|n| &*real.organizations[n].organization).collect();
+    let listed: ListOrganizationsResponse = client.app("ListOrganizations", ListOrganizationsRequest {}).await.unwrap();
+    assert_eq!(listed.organizations.iter().map(|one| &*one.id).collect::<BTreeSet<_>>(), expected, "{case}");
+
+    for (n, owner) in real.organizations.iter().enumerate() {
+        let there = |place: &usize| {
+            let above = model.above(Thing::Location(*place));
+            let shared =
+                above.iter().any(|one| matches!(one, Thing::Location(one) if model.shares.contains(&(*one, n))));
+            let reads = model.permitted(who, Thing::Location(*place)).contains(&"read_location");
+            reads && (model.locations[*place].0 == n || shared)
+        };
+        let expected = match model.sees(who, Thing::Organization(n)) {
+            true => Ok((0..real.locations.len()).filter(there).map(|place| real.locations[place].clone()).collect()),
+            false => Err(Code::NotFound),
+        };
+        let request = ListLocationsRequest { organization_id: owner.organization.clone() };
+        let listed = client.app::<_, ListLocationsResponse>("ListLocations", request).await;
+        let listed = listed.map(|listed| listed.locations.into_iter().map(|one| one.id).collect::<BTreeSet<_>>());
+        assert_eq!(listed.map_err(|refused| refused.code()), expected, "{case}: the locations of {n}");
+    }
+
+    let readable = |machine: &usize| model.permitted(who, Thing::Machine(*machine)).contains(&"read_robot");
+    let machines: Vec<usize> = (0..real.machines.len()).filter(readable).collect();
+    for (place, location) in real.locations.iter().enumerate() {
+        let here = machines.iter().filter(|machine| model.machines[**machine] == place);
+        let expected = match model.sees(who, Thing::Location(place)) {
+            true => Ok(here.map(|machine| real.machines[*machine].0.clone()).collect()),
+            false => Err(Code::NotFound),
+        };
+        let request = ListRobotsRequest { location_id: location.clone() };
+        let listed = client.app::<_, ListRobotsResponse>("ListRobots", request).await;
+        let listed = listed.map(|listed| listed.robots.into_iter().map(|one| one.id).collect::<BTreeSet<_>>());
+        assert_eq!(listed.map_err(|refused| refused.code()), expected, "{case}: the machines of {place}");
+    }
+    let request = ListMachineSummariesRequest::default();
+    let listed: ListMachineSummariesResponse = client.app("ListMachineSummaries", request).await.unwrap();
+    let listed = listed.location_summaries.into_iter().flat_map(|place| place.machine_summaries);
+    let expected: BTreeSet<String> = machines.iter().map(|machine| real.machines[*machine].0.clone()).collect();
+    assert_eq!(listed.map(|one| one.machine_id).collect::<BTreeSet<_>>(), expected, "{case}: the overview");
+}
+
+/// Keys that have a role on a machine, with those of their roles that are on something seen.
+async fn keys(real: &Real<'_>, model: &Model, who: Identity, case: &str) {
+    for (n, (machine, _)) in real.machines.iter().enumerate() {
+        let held = model.permitted(who, Thing::Machine(n));
+        let expected = match (held.contains(&"write_robot"), held.is_empty()) {
+            (true, _) => {
+                let is_there =
+                    |key: &Identity| model.roles.iter().any(|(of, on, _)| of == key && *on == Thing::Machine(n));
+                let shown = |key: Identity| {
+                    let seen = model.roles.iter().filter(|(of, on, _)| *of == key && model.sees(who, *on));
+                    let roles = seen.map(|(_, on, role)| (real.id(*on).1.to_owned(), *role)).collect::<BTreeSet<_>>();
+                    (real.somebody[key].id.clone(), roles)
+                };
+                Ok((2..real.somebody.len()).filter(is_there).map(shown).collect::<BTreeMap<_, _>>())
+            }
+            (false, false) => Err(Code::PermissionDenied),
+            (false, true) => Err(Code::NotFound),
+        };
+        let request = GetRobotApiKeysRequest { robot_id: machine.clone() };
+        let listed = real.somebody[who].client.app::<_, GetRobotApiKeysResponse>("GetRobotAPIKeys", request).await;
+        let role = |one: AuthorizationDetails| {
+            let role = if one.authorization_id.ends_with("_owner") { Role::Owner } else { Role::Operator };
+            (one.resource_id, role)
+        };
+        let listed = listed.map_err(|refused| refused.code()).map(|listed| {
+            let keys = listed.api_keys.into_iter();
+            keys.map(|key| (key.api_key.unwrap().id, key.authorizations.into_iter().map(role).collect())).collect()
+        });
+        assert_eq!(listed, expected, "{case}: {who} on the keys of machine {n}");
     }
 }
 
@@ -444,6 +522,8 @@ async fn who_reaches_what_is_what_a_naive_reading_says() {
             parts(&real, &model, who, &case).await;
             fragments(&real, &model, who, &case).await;
             modules(&real, &model, who, &case).await;
+            lists(&real, &model, who, &case).await;
+            keys(&real, &model, who, &case).await;
         }
     }
     assert!(changes.iter().all(|count| *count > 5), "every kind of change was made: {changes:?}");

@@ -187,8 +187,11 @@ async fn a_shared_location_is_worked_in_by_both_and_owned_by_one() {
     assert_eq!(names, ["First", "Second"]);
     let list = ListLocationsRequest { organization_id: p.second.organization.clone() };
     let listed: ListLocationsResponse = other_owner.app("ListLocations", list).await.unwrap();
-    assert_eq!(listed.locations.len(), 1);
-    assert!(listed.locations[0].organizations.iter().any(|one| !one.primary));
+    let mut names: Vec<&str> = listed.locations.iter().map(|one| &*one.name).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["hall", "north", "shelf"], "with all that lies in it");
+    let shared = listed.locations.iter().find(|one| one.id == p.north).unwrap();
+    assert!(shared.organizations.iter().any(|one| !one.primary));
 
     let unshare =
         UnshareLocationRequest { location_id: p.north.clone(), organization_id: p.second.organization.clone() };

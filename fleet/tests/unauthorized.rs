@@ -11,9 +11,7 @@ mod passwords;
 #[path = "unauthorized/requests.rs"]
 mod requests;
 
-use api::pb::platform::app::v1::{
-    ShareLocationRequest, ShareLocationResponse, UnshareLocationRequest, UnshareLocationResponse,
-};
+use api::pb::platform::app::v1::*;
 use bytes::Bytes;
 use fleet::{authz::Role, operations::OPERATIONS, people};
 use requests::Contract;
@@ -170,6 +168,44 @@ async fn an_operator_reads_and_controls_and_is_denied_the_rest() {
         for (who, operator) in [("a key", &key), ("a person", &person)] {
             assert_eq!(code(contract.call(operator, path, &ours).await), expected, "{who}: {path}");
         }
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_machines_keys_are_listed_with_the_roles_that_their_reader_sees() {
+    let world = World::new().await;
+    let owner = world.owner("Acme").await;
+    let north = owner.location("North", None).await;
+    let (arm, leg) = (owner.machine(&north, "arm").await, owner.machine(&north, "leg").await);
+    let south = owner.location("South", None).await;
+    let role = |role: &str, kind: &str, id: &str| owner.key_request(role, kind, id).authorizations.remove(0);
+    let roles = [
+        ("organization_operator", role("operator", "organization", &owner.organization)),
+        ("location_owner", role("owner", "location", &south)),
+        ("robot_operator", role("operator", "robot", &arm)),
+        ("robot_owner", role("owner", "robot", &leg)),
+    ];
+    let authorizations = roles.iter().map(|(_, role)| role.clone()).collect();
+    let request = CreateKeyRequest { authorizations, name: "several".into() };
+    let made: CreateKeyResponse = owner.client.app("CreateKey", request).await.unwrap();
+    let table = [
+        (
+            "organization",
+            &owner.organization,
+            &["organization_operator", "location_owner", "robot_operator", "robot_owner"][..],
+        ),
+        ("location", &north, &["organization_operator", "robot_operator", "robot_owner"]),
+        ("robot", &arm, &["organization_operator", "robot_operator"]),
+    ];
+    for (kind, id, expected) in table {
+        let reader = world.key(&owner, "owner", kind, id).await;
+        let request = GetRobotApiKeysRequest { robot_id: arm.clone() };
+        let listed: GetRobotApiKeysResponse = reader.app("GetRobotAPIKeys", request).await.unwrap();
+        let key = listed.api_keys.into_iter().find(|key| key.api_key.as_ref().unwrap().id == made.id).unwrap();
+        let mut shown: Vec<String> = key.authorizations.into_iter().map(|role| role.authorization_id).collect();
+        shown.sort_by_key(|shown| roles.iter().position(|(role, _)| role == shown));
+        assert_eq!(shown, expected, "the owner of the {kind}");
     }
     world.end().await;
 }

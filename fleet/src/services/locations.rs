@@ -94,9 +94,9 @@ pub async fn list(
     Ok(ListLocationsResponse { locations })
 }
 
-/// An organization's locations (and those shared with it) that the caller may read.
+/// An organization's locations (and those shared with it, with all inside) that the caller may read.
 pub(super) async fn readable(context: &Context, caller: &Caller, organization: String) -> Result<Vec<Stored>, Refusal> {
-    let all = context.store.scan::<_, DbError>(move |tx| locations::of_organization(tx, &organization)).await?;
+    let all = context.store.scan::<_, DbError>(move |tx| locations::reached_by(tx, &organization)).await?;
     let mut found = Vec::with_capacity(all.len());
     for location in all {
         let permissions = context.authz.permissions(caller, Target::Location, &location.id).await?;

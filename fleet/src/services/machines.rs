@@ -9,7 +9,7 @@ use api::pb::platform::app::v1::{
 use super::{input, keys, locations::or_default, part_secrets::Fresh, parts};
 use crate::{
     authn::Caller,
-    authz::{Permission, Target, right},
+    authz::{Permission, ResourceKind, Target, right},
     clock::{Millis, timestamp},
     context::Context,
     ids,
@@ -153,7 +153,19 @@ pub async fn api_keys(
         let found = stored_keys::of_machine(tx, granted.id())?.into_iter();
         found.map(|key| keys::message(tx, key, granted.organization())).collect()
     });
-    Ok(GetRobotApiKeysResponse { api_keys: found.await? })
+    let mut api_keys = found.await?;
+    // Where else a key has roles is told to who sees what they are on.
+    for key in &mut api_keys {
+        let mut seen = Vec::with_capacity(key.authorizations.len());
+        for role in std::mem::take(&mut key.authorizations) {
+            let Some(kind) = ResourceKind::parse(&role.resource_type) else { continue };
+            if context.authz.permissions(granted.caller(), kind.target(), &role.resource_id).await?.is_some() {
+                seen.push(role);
+            }
+        }
+        key.authorizations = seen;
+    }
+    Ok(GetRobotApiKeysResponse { api_keys })
 }
 
 /// The wire's three ways to say one thing.

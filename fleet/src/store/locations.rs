@@ -61,6 +61,17 @@ pub fn of_organization(tx: &Tx<'_>, organization: &str) -> Result<Vec<Stored>, D
     tx.all(sql, &[organization.into()], stored)
 }
 
+/// The same, and whatever lies in those that are shared with it.
+pub fn reached_by(tx: &Tx<'_>, organization: &str) -> Result<Vec<Stored>, DbError> {
+    let sql = "WITH RECURSIVE shared (id) AS (
+                   SELECT location_id FROM location_shares WHERE organization_id = $1
+                   UNION SELECT l.id FROM locations l JOIN shared s ON l.parent_id = s.id)
+               SELECT id, organization_id, parent_id, name, region, created_at FROM locations
+               WHERE organization_id = $1 OR id IN (SELECT id FROM shared)
+               ORDER BY created_at, id";
+    tx.all(sql, &[organization.into()], stored)
+}
+
 /// What lies directly in it.
 pub fn children(tx: &Tx<'_>, id: &str) -> Result<Vec<Stored>, DbError> {
     let sql = "SELECT id, organization_id, parent_id, name, region, created_at FROM locations

@@ -148,6 +148,11 @@ impl Model {
         inside || !self.permitted(who, thing).is_empty()
     }
 
+    /// Whether somebody has any role there.
+    pub(super) fn belongs(&self, who: Identity, organization: usize) -> bool {
+        self.roles.iter().any(|(whose, thing, _)| *whose == who && self.organization(*thing) == organization)
+    }
+
     pub(super) fn things(&self) -> Vec<Thing> {
         let organizations = (0..self.fragments.len()).map(Thing::Organization);
         let locations = (0..self.locations.len()).map(Thing::Location);
