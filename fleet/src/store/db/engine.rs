@@ -92,6 +92,13 @@ impl Connection {
         }
     }
 
+    /// What the engine needs done after writes and does not do by itself.
+    pub(super) fn tidy(&self) {
+        if let Self::Sqlite(engine) = self {
+            engine.shorten_log();
+        }
+    }
+
     /// What the neighbours of a write hear after which the engine gave up their common transaction.
     pub(super) fn why_given_up(&self) -> DbError {
         match self {

@@ -4,11 +4,11 @@
 //! the wrong way round without a word. Every text is therefore rewritten once to `?n`, which is what we mean.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::HashMap,
-    fs::OpenOptions,
+    fs::{self, OpenOptions},
     os::unix::fs::OpenOptionsExt,
-    path::Path,
+    path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -28,11 +28,37 @@ const STATEMENTS_KEPT: usize = 256;
 const OTHER_PROCESS_WAIT: Duration = Duration::from_secs(5);
 /// The write-ahead log is folded back into the database when it has this many pages (4 KiB each).
 const CHECKPOINT_PAGES: i64 = 1000;
+/// That begins the log anew only at a moment at which nobody reads in it. Under load there may be none: what is longer than
+/// this is made short by asking readers to end, four times as long as the log is without them.
+const LOG_BYTES_WANTED: u64 = 16 << 20;
+/// How long those who read at that moment are waited for, nobody writing; at each doubling of the log twice as long.
+const READERS_WAIT: Duration = Duration::from_millis(250);
 
 pub(super) struct Connection {
     raw: rusqlite::Connection,
+    /// Of whoever writes.
+    log: Option<Log>,
     /// Text of a statement (by place and length: all are `'static`) → the same with `?n`.
     rewritten: RefCell<HashMap<(usize, usize), Box<str>>>,
+}
+
+/// The write-ahead log's file.
+struct Log {
+    path: PathBuf,
+    /// As long as it may get before readers are waited for again.
+    most: Cell<u64>,
+}
+
+impl Log {
+    fn of(database: &Path) -> Self {
+        let mut path = database.as_os_str().to_owned();
+        path.push("-wal");
+        Self { path: path.into(), most: Cell::new(LOG_BYTES_WANTED) }
+    }
+
+    fn bytes(&self) -> u64 {
+        fs::metadata(&self.path).map_or(0, |file| file.len())
+    }
 }
 
 impl ToSql for Arg<'_> {
@@ -57,7 +83,7 @@ impl Connection {
             .open(path)
             .map_err(|source| OpenError::Create { place: path.display().to_string(), source })?;
         let raw = rusqlite::Connection::open(path).map_err(file)?;
-        let connection = Self::with_pragmas(raw, cache).map_err(file)?;
+        let connection = Self { log: Some(Log::of(path)), ..Self::with_pragmas(raw, cache).map_err(file)? };
         let synchronous = if durability == Durability::PowerCut { "FULL" } else { "NORMAL" };
         let set = |name: &str, value: &dyn ToSql| connection.raw.pragma_update(None, name, value);
         let journal = connection.raw.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()));
@@ -115,7 +141,7 @@ impl Connection {
         raw.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         // As SQLite counts: negative means KiB.
         raw.pragma_update(None, "cache_size", -i64::from(kib))?;
-        Ok(Self { raw, rewritten: RefCell::default() })
+        Ok(Self { raw, log: None, rewritten: RefCell::default() })
     }
 
     pub(super) fn query<T>(
@@ -165,6 +191,26 @@ impl Connection {
 
     pub(super) fn rollback(&self) -> Result<(), DbError> {
         self.control("ROLLBACK")
+    }
+
+    /// Makes the write-ahead log short again where it got long. After a commit was answered: nobody waits for this but the
+    /// next write. Readers that do not end in time are let be until the log is twice as long; a backup may read for minutes.
+    pub(super) fn shorten_log(&self) {
+        let Some(log) = &self.log else { return };
+        let bytes = log.bytes();
+        if bytes < log.most.get() {
+            return;
+        }
+        let doubled = u32::try_from(bytes / LOG_BYTES_WANTED).unwrap_or(u32::MAX);
+        let wait = READERS_WAIT.saturating_mul(doubled).min(OTHER_PROCESS_WAIT);
+        let shortened = self.raw.busy_timeout(wait).and_then(|()| {
+            self.raw.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+            self.raw.busy_timeout(OTHER_PROCESS_WAIT)
+        });
+        if let Err(problem) = shortened {
+            tracing::warn!(%problem, "the write-ahead log could not be made shorter yet");
+        }
+        log.most.set(LOG_BYTES_WANTED.max(2 * log.bytes()));
     }
 
     pub(super) fn savepoint(&self) -> Result<(), DbError> {

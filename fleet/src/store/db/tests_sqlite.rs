@@ -84,3 +84,61 @@ fn who_reads_points_keeps_as_many_pages_as_was_said_and_who_reads_lists_few() {
     assert_eq!(kept(&db.inner.readers), [5000; READERS]);
     assert_eq!(kept(&db.inner.scanners), [1024; SCANNERS]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_write_ahead_log_stays_short_however_readers_overlap() {
+    const WANTED: u64 = 16 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let db = open(&folder);
+    db.write::<_, DbError, _>(|tx| (0..3_000).try_for_each(|n| insert(tx, &n.to_string(), n))).await.unwrap();
+    // Each begins before the one before it ends, so there is no moment without one; and reads for a while.
+    let ended = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let (mut begun, mut others) = (Vec::new(), Vec::new());
+    for _ in 0..2 {
+        let (tell, hear) = std::sync::mpsc::sync_channel(1);
+        begun.push(tell);
+        others.push(hear);
+    }
+    others.reverse();
+    let readers = begun.into_iter().zip(others).enumerate().map(|(n, (begun, other))| {
+        let (db, ended) = (db.clone(), ended.clone());
+        tokio::spawn(async move {
+            let (mut other, mut read) = (other, 0);
+            if n == 1 {
+                // While the first one reads: both in step would end together.
+                other = tokio::task::spawn_blocking(move || other.recv().map(|()| other)).await.unwrap().unwrap();
+            }
+            while !ended.load(std::sync::atomic::Ordering::SeqCst) {
+                let begun = begun.clone();
+                let held = db.scan::<_, DbError, _>(move |tx| {
+                    let count = "SELECT COUNT(*) FROM things a WHERE length(a.id || a.n) > 2";
+                    let _ = tx.first(count, &[], |row| row.int(0))?;
+                    let _ = begun.send(());
+                    let _ = other.recv();
+                    Ok(other)
+                });
+                other = held.await.unwrap();
+                read += 1;
+            }
+            read
+        })
+    });
+    let readers: Vec<_> = readers.collect();
+    let (log, mut most) = (folder.path().join("t.db-wal"), 0);
+    let long = "x".repeat(1 << 20);
+    for n in 0..4 * WANTED / (1 << 20) {
+        let id = format!("{long}{}", n % 2);
+        let change = move |tx: &Tx<'_>| {
+            tx.run("DELETE FROM things WHERE n = -1", &[])?;
+            insert(tx, &id, -1)
+        };
+        db.write::<_, DbError, _>(change).await.unwrap();
+        most = most.max(std::fs::metadata(&log).unwrap().len());
+    }
+    ended.store(true, std::sync::atomic::Ordering::SeqCst);
+    for reader in readers {
+        assert!(reader.await.unwrap() > 1, "they took turns");
+    }
+    // Without waiting for anybody it is twice as long as what was written: a text, and the same in the index.
+    assert!(most < 4 * WANTED, "{} MiB of log", most >> 20);
+}

@@ -99,6 +99,7 @@ pub(super) fn start(
                 changed.send_modify(|count| *count += 1);
                 connection.announce();
             }
+            connection.tidy();
         }
     };
     thread::Builder::new().name("store-writer".into()).spawn(work).map(|_| ())
