@@ -2,100 +2,26 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
     os::unix::fs::PermissionsExt,
     path::Path,
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Command},
 };
 
 mod world;
 
-use api::pb::{
-    platform::{
-        app::v1::*,
-        common::v1::LogEntry,
-        fleet::v1::{UploadLogsRequest, UploadLogsResponse},
-    },
-    proto::rpc::v1::*,
+#[path = "program/starting.rs"]
+mod starting;
+
+use api::pb::platform::{
+    app::v1::*,
+    common::v1::LogEntry,
+    fleet::v1::{UploadLogsRequest, UploadLogsResponse},
 };
 use prost::Message;
-use world::Client;
-
-fn program(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_platform-fleet"));
-    command.args(arguments).stdin(Stdio::null());
-    command
-}
-
-/// Where everything is kept.
-fn place(data: &Path) -> Vec<String> {
-    let mut arguments = vec!["--data".to_owned(), data.display().to_string()];
-    if let Some(url) = world::engine::url(data.parent().unwrap()) {
-        arguments.extend(["--database".to_owned(), url]);
-    }
-    arguments
-}
-
-fn run(arguments: &[&str]) -> (i32, String, String) {
-    let Output { status, stdout, stderr } = program(arguments).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (status.code().unwrap_or(-1), text(stdout), text(stderr))
-}
-
-/// A server as its own process; killed when dropped.
-struct Server {
-    process: Child,
-    url: String,
-}
-
-impl Server {
-    fn start(data: &Path) -> Self {
-        Self::start_with(data, |command| command.stderr(Stdio::null()))
-    }
-
-    fn start_with(data: &Path, change: impl FnOnce(&mut Command) -> &mut Command) -> Self {
-        let arguments = ["serve", "--json", "--listen", "127.0.0.1:0"];
-        let mut command = program(&arguments);
-        let mut process = change(command.args(place(data)).stdout(Stdio::piped())).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
-        Self { process, url: ready["url"].as_str().unwrap().to_owned() }
-    }
-
-    async fn client(&self, key_id: &str, key: &str) -> Client {
-        self.login("api-key", key_id, key).await
-    }
-
-    async fn login(&self, kind: &str, entity: &str, payload: &str) -> Client {
-        let channel = tonic::transport::Channel::from_shared(self.url.clone()).unwrap().connect().await.unwrap();
-        let nobody = Client { channel, token: None };
-        let credentials = Some(Credentials { r#type: kind.into(), payload: payload.into() });
-        let request = AuthenticateRequest { entity: entity.into(), credentials };
-        let reply: AuthenticateResponse = nobody.call("/proto.rpc.v1.AuthService/Authenticate", request).await.unwrap();
-        Client { token: Some(reply.access_token), ..nobody }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn init(data: &Path) -> (String, String, String) {
-    let output = program(&["init", "--org", "Acme", "--email", "owner@example.org", "--json"])
-        .args(place(data))
-        .output()
-        .unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    let (out, err) = (text(output.stdout), text(output.stderr));
-    assert_eq!((output.status.code(), &*err), (Some(0), ""));
-    let created: serde_json::Value = serde_json::from_str(&out).unwrap();
-    let field = |name: &str| created[name].as_str().unwrap().to_owned();
-    (field("organization_id"), field("key_id"), field("key"))
-}
+use world::{
+    Client,
+    process::{Server, init, place, run},
+};
 
 #[test]
 fn mistakes_are_told_in_one_sentence_with_their_exit_code() {
@@ -273,7 +199,7 @@ async fn no_acknowledged_log_line_is_lost_by_kill_9() {
             sent.push(one);
         }
         server = Server::start(&data);
-        let there = all_lines(&server.client(&key_id, &key).await, &part.id).await;
+        let there = server.client(&key_id, &key).await.lines(&part.id).await;
         for (writer, number, _) in sent.iter().filter(|(_, _, acknowledged)| *acknowledged) {
             for line in lines(writer, *number) {
                 let times = there.iter().filter(|message| **message == line).count();
@@ -292,7 +218,7 @@ async fn no_acknowledged_log_line_is_lost_by_kill_9() {
             }
         }
     }
-    let there = all_lines(&server.client(&key_id, &key).await, &part.id).await;
+    let there = server.client(&key_id, &key).await.lines(&part.id).await;
     for (writer, number, _) in sent.iter().filter(|(_, _, acknowledged)| *acknowledged) {
         for line in lines(writer, *number) {
             assert_eq!(there.iter().filter(|message| **message == line).count(), 1, "{line} at the end");
@@ -312,25 +238,6 @@ async fn write_lines(device: &Client, part: &str, writer: &str, number: u64, lin
     let request = UploadLogsRequest { part_id: part.into(), spool_id: writer.into(), batch_number: number, logs };
     let path = "/platform.fleet.v1.DeviceService/UploadLogs";
     device.call::<_, UploadLogsResponse>(path, request).await.is_ok_and(|reply| reply.acknowledged >= number)
-}
-
-/// Every line of a part, page by page.
-async fn all_lines(client: &Client, part: &str) -> Vec<String> {
-    let (mut lines, mut token) = (Vec::new(), String::new());
-    loop {
-        let request = GetRobotPartLogsRequest {
-            id: part.into(),
-            page_token: Some(token),
-            limit: Some(1000),
-            ..Default::default()
-        };
-        let page: GetRobotPartLogsResponse = client.app("GetRobotPartLogs", request).await.unwrap();
-        lines.extend(page.logs.into_iter().map(|entry| entry.message));
-        token = page.next_page_token;
-        if token.is_empty() {
-            return lines;
-        }
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -55,17 +55,18 @@ pub(super) fn master_key(path: &Path) -> Result<[u8; 32], KeyFileError> {
         }
         Err(missing) if missing.kind() == io::ErrorKind::NotFound => {
             let key: [u8; 32] = ids::random();
-            // Under another name first: a key cut in half by a full disk must not look like the key.
-            let new = path.with_extension("key.new");
+            // Under another name first: a key cut in half by a full disk must not look like the key. A name of this process:
+            // a second one that starts at this moment would take the file away, or give its own bytes the key's name.
+            let new = path.with_extension(format!("key.new.{}", ids::new_id()));
+            let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new).and_then(|mut out| {
+                out.write_all(&key)?;
+                out.sync_all()
+            });
+            let named = written.and_then(|()| fs::hard_link(&new, path));
             let _ = fs::remove_file(&new);
-            let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new).map_err(file)?;
-            out.write_all(&key).and_then(|()| out.sync_all()).map_err(file)?;
-            // A second process that starts at this moment must not end up with another key.
-            match fs::hard_link(&new, path) {
-                Ok(()) => {
-                    fs::remove_file(&new).map_err(file)?;
-                    Ok(key)
-                }
+            match named {
+                Ok(()) => Ok(key),
+                // That process' key counts.
                 Err(there) if there.kind() == io::ErrorKind::AlreadyExists => master_key(path),
                 Err(source) => Err(file(source)),
             }

@@ -1,5 +1,7 @@
 //! Plain HTTP/1.1, as curl would send it.
 
+use std::net::SocketAddr;
+
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -27,12 +29,17 @@ impl Answer {
 
 /// One request on a connection of its own.
 pub async fn ask(world: &World, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    ask_at(world.server.address, method, path, headers, body).await
+}
+
+/// The same of a server elsewhere.
+pub async fn ask_at(address: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
     let mut head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
     head += &format!("Content-Length: {}\r\n", body.len());
     for (name, value) in headers {
         head += &format!("{name}: {value}\r\n");
     }
-    let mut stream = TcpStream::connect(world.server.address).await.unwrap();
+    let mut stream = TcpStream::connect(address).await.unwrap();
     // A server that has read enough answers and closes: what is still being sent is lost, and what it said is not.
     let _ = stream.write_all(&[head.as_bytes(), b"\r\n", body].concat()).await;
     let mut said = Vec::new();

@@ -4,6 +4,7 @@
 
 pub mod engine;
 pub mod http;
+pub mod process;
 pub mod things;
 
 use std::time::Duration;
