@@ -36,6 +36,8 @@ mod rules;
 mod several;
 #[path = "sign_in.rs"]
 mod sign_in;
+#[path = "on_postgres/together.rs"]
+mod together;
 #[path = "unauthorized.rs"]
 mod unauthorized;
 #[path = "under_load.rs"]

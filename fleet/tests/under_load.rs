@@ -3,65 +3,34 @@
 use std::{
     io::{BufRead, BufReader, Write},
     process::{Child, Command, Stdio},
-    sync::Arc,
     time::Duration,
 };
 
-mod world;
+pub(crate) mod world;
+
+#[path = "under_load/killed.rs"]
+mod killed;
+#[path = "under_load/race.rs"]
+pub(crate) mod race;
+#[path = "under_load/writers/mod.rs"]
+pub(crate) mod writers;
 
 use api::pb::platform::common::v1::LogEntry;
 use api::pb::platform::{
     app::v1::*,
     fleet::v1::{UploadLogsRequest, UploadLogsResponse},
 };
-use tokio::sync::Barrier;
 use tonic::Code;
 use world::{Client, PATIENCE, World, engine::ON_POSTGRES};
 
-/// Every one of them has read the same revision, and writes what follows from it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_200_writers_of_one_revision_one_wins() {
     let world = World::new().await;
     let owner = world.owner("Acme").await;
-    owner.location("North", None).await;
-    let machine = owner.machine("", "arm").await;
-    let (mut last, mut revisions) = ((0, 0), 0);
-    for round in 0..3 {
-        let part = owner.main_part(&machine).await;
-        let updated = part.last_updated.as_ref().map_or((0, 0), |at| (at.seconds, at.nanos));
-        assert!(updated > last, "it strictly rises");
-        last = updated;
-        let together = Arc::new(Barrier::new(200));
-        let writers = (0..200).map(|n| {
-            let (client, part, together) = (owner.client.clone(), part.clone(), together.clone());
-            tokio::spawn(async move {
-                let request = UpdateRobotPartRequest {
-                    id: part.id,
-                    name: part.name,
-                    robot_config_json: Some(format!(r#"{{"round": {round}, "writer": {n}}}"#)),
-                    last_known_update: part.last_updated,
-                    ..UpdateRobotPartRequest::default()
-                };
-                together.wait().await;
-                (n, client.app::<_, UpdateRobotPartResponse>("UpdateRobotPart", request).await)
-            })
-        });
-        let mut won = Vec::new();
-        for writer in writers.collect::<Vec<_>>() {
-            match writer.await.unwrap() {
-                (n, Ok(_)) => won.push(n),
-                (_, Err(status)) => assert_eq!(status.code(), Code::Aborted, "{status:?}"),
-            }
-        }
-        assert_eq!(won.len(), 1, "round {round}: {won:?}");
-        revisions += 1;
-        let now = owner.main_part(&machine).await;
-        let config = now.robot_config_json.unwrap_or_default();
-        assert!(config.contains(&format!(r#""writer": {}"#, won[0])), "what the winner wrote: {config}");
-    }
-    let request = GetRobotPartHistoryRequest { id: owner.main_part(&machine).await.id, ..Default::default() };
-    let history: GetRobotPartHistoryResponse = owner.client.app("GetRobotPartHistory", request).await.unwrap();
-    assert_eq!(history.history.len(), revisions);
+    let clients = [owner.client.clone()];
+    race::of_a_part(&owner, &clients).await;
+    race::of_a_fragment(&owner, &clients).await;
+    world.end().await;
 }
 
 /// Readers page in both directions while devices write: nothing is left out, nothing comes twice.

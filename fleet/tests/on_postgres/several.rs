@@ -1,15 +1,9 @@
-//! Several servers on one database, behind something that spreads connections: what one of them is told, all of them
-//! know, and one of them may die.
+//! Several servers on one database: what one of them is told, all of them know.
 
 use std::{
     fs,
-    net::SocketAddr,
     path::Path,
-    process::{Child, Command, Stdio},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -461,131 +455,4 @@ async fn a_server_with_another_key_is_refused() {
     let new = Options { new_key: true, ..options(folder.path(), &url) };
     wiring::start(new).await.unwrap().stop().await;
     wiring::start(options(folder.path(), &url)).await.unwrap().stop().await;
-}
-
-/// Spreads connections over addresses, one after the other, and passes bytes on: what any TCP balancer does.
-async fn balance(over: Vec<SocketAddr>) -> SocketAddr {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let (over, turn) = (Arc::new(over), Arc::new(AtomicUsize::new(0)));
-    tokio::spawn(async move {
-        while let Ok((mut client, _)) = listener.accept().await {
-            let (over, turn) = (over.clone(), turn.clone());
-            tokio::spawn(async move {
-                for _ in 0..over.len() {
-                    let next = over[turn.fetch_add(1, Relaxed) % over.len()];
-                    if let Ok(mut server) = tokio::net::TcpStream::connect(next).await {
-                        let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
-                        return;
-                    }
-                }
-            });
-        }
-    });
-    address
-}
-
-/// A server as its own process; killed when dropped.
-struct Process(Child, SocketAddr);
-
-impl Process {
-    fn start(data: &Path, url: &str) -> Self {
-        use std::io::BufRead;
-        let mut command = Command::new(env!("CARGO_BIN_EXE_platform-fleet"));
-        command.args(["serve", "--json", "--listen", "127.0.0.1:0", "--database", url, "--data"]).arg(data);
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut line = String::new();
-        std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
-        Self(child, ready["address"].as_str().unwrap().parse().unwrap())
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn behind_a_balancer_one_may_be_killed_and_nothing_acknowledged_is_lost() {
-    let Some(url) = test_postgres::database_or_skip("a server is killed beside another") else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let data = folder.path().join("data");
-    let init = Command::new(env!("CARGO_BIN_EXE_platform-fleet"))
-        .args(["init", "--org", "Acme", "--email", "owner@example.org", "--json", "--database", &url, "--data"])
-        .arg(&data)
-        .output()
-        .unwrap();
-    assert!(init.status.success(), "{}", String::from_utf8_lossy(&init.stderr));
-    let created: serde_json::Value = serde_json::from_slice(&init.stdout).unwrap();
-    let field = |name: &str| created[name].as_str().unwrap().to_owned();
-    let other = folder.path().join("other");
-    fs::create_dir(&other).unwrap();
-    fs::copy(data.join("server.key"), other.join("server.key")).unwrap();
-    // Both at once: each brings the tables up to date, or finds that done.
-    let (mut first, second) = tokio::join!(
-        tokio::task::spawn_blocking({
-            let (data, url) = (data.clone(), url.clone());
-            move || Process::start(&data, &url)
-        }),
-        tokio::task::spawn_blocking({
-            let url = url.clone();
-            move || Process::start(&other, &url)
-        })
-    );
-    let second = second.unwrap();
-    let address = balance(vec![first.as_ref().unwrap().1, second.1]).await;
-    let login = async || {
-        let channel = tonic::transport::Channel::from_shared(format!("http://{address}")).unwrap();
-        let nobody = Client { channel: channel.connect().await.ok()?, token: None };
-        let credentials = api::pb::proto::rpc::v1::Credentials { r#type: "api-key".into(), payload: field("key") };
-        let request =
-            api::pb::proto::rpc::v1::AuthenticateRequest { entity: field("key_id"), credentials: Some(credentials) };
-        let reply: api::pb::proto::rpc::v1::AuthenticateResponse =
-            nobody.call("/proto.rpc.v1.AuthService/Authenticate", request).await.ok()?;
-        Some(Client { token: Some(reply.access_token), ..nobody })
-    };
-    let organization = field("organization_id");
-    let (acknowledged, mut heard) = tokio::sync::mpsc::unbounded_channel();
-    for n in 0..8 {
-        let client = login().await.unwrap();
-        let (acknowledged, organization) = (acknowledged.clone(), organization.clone());
-        tokio::spawn(async move {
-            for m in 0..60 {
-                let name = format!("{n}-{m}");
-                let request = CreateLocationRequest {
-                    organization_id: organization.clone(),
-                    name: name.clone(),
-                    parent_location_id: None,
-                };
-                match client.app::<_, CreateLocationResponse>("CreateLocation", request).await {
-                    Ok(_) => drop(acknowledged.send(name)),
-                    // Its server was killed.
-                    Err(_) => return,
-                }
-            }
-        });
-    }
-    drop(acknowledged);
-    let mut names = Vec::new();
-    while names.len() < 60 {
-        names.push(heard.recv().await.unwrap());
-    }
-    let killed = first.as_mut().unwrap();
-    killed.0.kill().unwrap();
-    killed.0.wait().unwrap();
-    while let Some(name) = heard.recv().await {
-        names.push(name);
-    }
-    // Whoever connects now reaches the one that is left.
-    for _ in 0..4 {
-        let client = login().await.unwrap();
-        let list = ListLocationsRequest { organization_id: organization.clone() };
-        let listed: ListLocationsResponse = client.app("ListLocations", list).await.unwrap();
-        let there: std::collections::HashSet<String> = listed.locations.into_iter().map(|one| one.name).collect();
-        assert!(names.iter().all(|name| there.contains(name)), "something acknowledged is gone");
-    }
-    assert!(names.len() > 240, "those at the other server were not disturbed: {}", names.len());
 }

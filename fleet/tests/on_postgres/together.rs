@@ -1,0 +1,93 @@
+//! Several servers as processes of their own on one database: who writes at two of them at once, and what is left when one
+//! of them is killed.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use crate::under_load::{
+    race,
+    world::{
+        Client,
+        process::{Server, init},
+    },
+    writers::{self, Load, There},
+};
+
+/// Data folders of two servers: one database, one key, one folder for the registry's files.
+fn folders(folder: &Path) -> ([PathBuf; 2], (String, String, String)) {
+    let [one, other] = ["one", "other"].map(|name| folder.join(name));
+    let keys = init(&one);
+    fs::create_dir_all(one.join("artifacts")).unwrap();
+    fs::create_dir(&other).unwrap();
+    fs::copy(one.join("server.key"), other.join("server.key")).unwrap();
+    symlink(one.join("artifacts"), other.join("artifacts")).unwrap();
+    ([one, other], keys)
+}
+
+/// Nothing of this is about limits.
+fn start(data: &Path) -> Server {
+    Server::start_with(data, |command| {
+        let limits = ["--calls-per-key", "0", "--sign-in-failures-per-address", "0"];
+        command.args(limits).stderr(Stdio::null())
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_200_writers_at_two_servers_one_wins() {
+    let folder = tempfile::tempdir().unwrap();
+    let (folders, keys) = folders(folder.path());
+    let servers = folders.map(|data| start(&data));
+    let owner = servers[0].owner(&keys).await;
+    let clients: [Client; 2] = [owner.client.clone(), servers[1].client(&keys.1, &keys.2).await];
+    race::of_a_part(&owner, &clients).await;
+    race::of_a_fragment(&owner, &clients).await;
+}
+
+/// Spreads connections over addresses, one after the other, and passes bytes on: what any TCP balancer does.
+async fn balance(over: Vec<SocketAddr>) -> SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (over, turn) = (Arc::new(over), Arc::new(AtomicUsize::new(0)));
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let (over, turn) = (over.clone(), turn.clone());
+            tokio::spawn(async move {
+                for _ in 0..over.len() {
+                    let next = over[turn.fetch_add(1, Relaxed) % over.len()];
+                    if let Ok(mut server) = tokio::net::TcpStream::connect(next).await {
+                        let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn behind_a_balancer_one_may_be_killed_and_nothing_acknowledged_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let (folders, keys) = folders(folder.path());
+    let [mut first, second] = folders.map(|data| start(&data));
+    let address = |server: &Server| server.url.strip_prefix("http://").unwrap().parse().unwrap();
+    let balancer = balance(vec![address(&first), address(&second)]).await;
+    let there = There { url: format!("http://{balancer}"), keys };
+    let mut load = Load::begin(&there).await;
+    load.acknowledged(8).await;
+    first.kill();
+    // Those at the other one are not disturbed.
+    load.goes_on(100).await;
+    let mut writers = load.end().await;
+    // Whoever connects now reaches the one that is left.
+    writers::check(&mut writers, &there).await;
+}

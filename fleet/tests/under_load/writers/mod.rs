@@ -1,0 +1,200 @@
+//! Writers of every kind, each on things of its own, that remember what they were told: for servers that die meanwhile.
+//!
+//! What was acknowledged has to be there afterwards, with everything that belongs to it. What a writer had asked for last
+//! and heard nothing about was done or not, but never half.
+
+#![allow(dead_code, unused_imports, reason = "every test file uses its own part of it")]
+
+mod configuration;
+mod devices;
+mod files;
+mod keys;
+
+use std::{
+    collections::BTreeMap,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+};
+
+use api::pb::platform::app::v1::RobotPart;
+use tokio::{sync::mpsc, task::JoinHandle};
+use tonic::{Code, Status};
+
+use super::world::{Client, Owner, PATIENCE, process};
+use configuration::{Fragments, Parts, Places};
+use devices::{Lines, Marks};
+use files::Files;
+pub(crate) use files::{about, files, piece, upload};
+use keys::{Keys, Secrets};
+
+/// How something is done that takes a while.
+pub(crate) type Doing<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Where a server, or one of several, is reached, and the key of the organization's owner.
+#[derive(Clone)]
+pub(crate) struct There {
+    pub(crate) url: String,
+    pub(crate) keys: (String, String, String),
+}
+
+impl There {
+    /// On a connection of their own.
+    pub(crate) async fn owner(&self) -> Owner {
+        let (organization, key_id, key) = self.keys.clone();
+        let client = self.login("api-key", &key_id, &key).await.unwrap();
+        Owner { organization, key_id, key, client }
+    }
+
+    async fn login(&self, kind: &str, entity: &str, payload: &str) -> Result<Client, Status> {
+        process::login(&self.url, kind, entity, payload).await
+    }
+
+    /// The same caller on another connection.
+    async fn again(&self, client: &Client) -> Client {
+        let channel = tonic::transport::Channel::from_shared(self.url.clone()).unwrap().connect().await.unwrap();
+        Client { channel, token: client.token.clone() }
+    }
+
+    async fn new_part(&self, owner: &Owner) -> RobotPart {
+        let location = owner.location("of a writer", None).await;
+        owner.main_part(&owner.machine(&location, "arm").await).await
+    }
+}
+
+/// One of them.
+pub(crate) trait Writer: Send {
+    fn kind(&self) -> &'static str;
+
+    /// Writes once more; an error is that nothing was heard.
+    fn step(&mut self) -> Doing<'_, Result<(), Status>>;
+
+    /// Fails if something acknowledged is not there, or something is half done.
+    fn check<'a>(&'a mut self, there: &'a There) -> Doing<'a, ()>;
+
+    /// Fails if there is no moment of its work at which all of this was so: for copies that were made meanwhile.
+    fn check_moment<'a>(&'a mut self, _: &'a There) -> Doing<'a, ()> {
+        Box::pin(async {})
+    }
+
+    /// Has asked for enough: what it is told from now on is what counts.
+    fn rests(&self) -> bool {
+        false
+    }
+}
+
+/// What a writer says while it works.
+enum Heard {
+    /// Something of that kind was acknowledged.
+    Acknowledged(&'static str),
+    /// It was told what cannot be: the test is over.
+    Failed(&'static str),
+}
+
+/// Says so if its writer panics: the others would go on for ever.
+struct Alarm(&'static str, mpsc::UnboundedSender<Heard>);
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = self.1.send(Heard::Failed(self.0));
+        }
+    }
+}
+
+/// Writers at work.
+pub(crate) struct Load {
+    tasks: Vec<JoinHandle<Box<dyn Writer>>>,
+    heard: mpsc::UnboundedReceiver<Heard>,
+    acknowledged: BTreeMap<&'static str, usize>,
+    ended: Arc<AtomicBool>,
+}
+
+impl Load {
+    /// Some of each kind.
+    pub(crate) async fn begin(there: &There) -> Self {
+        let mut writers: Vec<Box<dyn Writer>> = Vec::new();
+        // Some are at rest when the server dies, and know for certain what is.
+        for rests_after in [usize::MAX, 1, 2] {
+            writers.push(Box::new(Places::new(there).await));
+            writers.push(Box::new(Parts::new(there).await));
+            writers.push(Box::new(Fragments::new(there).await));
+            writers.push(Box::new(Keys::new(there, rests_after).await));
+            writers.push(Box::new(Secrets::new(there).await));
+            for rests_after in [rests_after, rests_after.saturating_add(2)] {
+                writers.push(Box::new(Marks::new(there, rests_after).await));
+            }
+            writers.push(Box::new(Lines::new(there).await));
+            writers.push(Box::new(Files::new(there).await));
+        }
+        let (tell, heard) = mpsc::unbounded_channel();
+        let ended = Arc::new(AtomicBool::new(false));
+        let mut acknowledged = BTreeMap::new();
+        let tasks = writers.into_iter().map(|mut writer| {
+            acknowledged.insert(writer.kind(), 0);
+            let (tell, ended) = (tell.clone(), ended.clone());
+            tokio::spawn(async move {
+                let _alarm = Alarm(writer.kind(), tell.clone());
+                while !ended.load(SeqCst) && !writer.rests() {
+                    match writer.step().await {
+                        Ok(()) => drop(tell.send(Heard::Acknowledged(writer.kind()))),
+                        Err(lost) => {
+                            let is_lost = matches!(
+                                lost.code(),
+                                Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled
+                            );
+                            assert!(is_lost, "{}: {lost:?}", writer.kind());
+                            break;
+                        }
+                    }
+                }
+                writer
+            })
+        });
+        let tasks = tasks.collect();
+        Self { tasks, heard, acknowledged, ended }
+    }
+
+    /// Returns when each kind was acknowledged so often since it began.
+    pub(crate) async fn acknowledged(&mut self, times: usize) {
+        while self.acknowledged.values().any(|count| *count < times) {
+            let kind = self.next().await;
+            *self.acknowledged.entry(kind).or_default() += 1;
+        }
+    }
+
+    /// Returns when some were acknowledged that have not been heard of yet.
+    pub(crate) async fn goes_on(&mut self, times: usize) {
+        while self.heard.try_recv().is_ok() {}
+        for _ in 0..times {
+            self.next().await;
+        }
+    }
+
+    async fn next(&mut self) -> &'static str {
+        match tokio::time::timeout(PATIENCE, self.heard.recv()).await {
+            Ok(Some(Heard::Acknowledged(kind))) => kind,
+            Ok(Some(Heard::Failed(kind))) => panic!("a writer of {kind} failed"),
+            Ok(None) | Err(_) => panic!("nobody writes any more: {:?}", self.acknowledged),
+        }
+    }
+
+    /// Each stops after what it is doing, or where its server died.
+    pub(crate) async fn end(self) -> Vec<Box<dyn Writer>> {
+        self.ended.store(true, SeqCst);
+        let mut writers = Vec::new();
+        for task in self.tasks {
+            writers.push(task.await.unwrap());
+        }
+        writers
+    }
+}
+
+/// See [`Writer::check`].
+pub(crate) async fn check(writers: &mut [Box<dyn Writer>], there: &There) {
+    for writer in writers {
+        writer.check(there).await;
+    }
+}
