@@ -13,6 +13,11 @@ use std::{
 
 mod world;
 
+#[path = "backup/commands.rs"]
+mod commands;
+#[path = "under_load/writers/mod.rs"]
+mod writers;
+
 use api::pb::platform::{app::v1::*, common::v1::LogEntry};
 use bytes::Bytes;
 use fleet::{

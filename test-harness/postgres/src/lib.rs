@@ -215,6 +215,11 @@ impl Server {
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
+    /// The folder of PostgreSQL's own programs: those that belong to this server.
+    pub fn programs(&self) -> &Path {
+        &self.programs
+    }
+
     /// Everything in a database, as text.
     pub fn dump(&self, url: &str) -> String {
         let output =
