@@ -314,6 +314,13 @@ async fn whoever_signs_in_at_the_provider_is_an_owner_for_as_long_as_the_provide
     let (ann, second_key) = (enter(&world, &page).await, page.between("id=\"key-id\">").to_owned());
     assert_ne!(second_key, ann_key);
     assert_eq!(roles(&ann, "RemoveRole", &owner, &ann_id).await, Code::FailedPrecondition, "she is the last one");
+    let delete = async |key: &str| {
+        let request = DeleteKeyRequest { id: key.into() };
+        world::code(ann.app::<_, DeleteKeyResponse>("DeleteKey", request).await)
+    };
+    assert_eq!(delete(&second_key).await, Code::FailedPrecondition, "nor is her last key deleted");
+    let third = sign_in(&world, &provider, "ann").await;
+    assert_eq!(delete(third.between("id=\"key-id\">")).await, Code::Ok, "one of two");
     assert_eq!(roles(&ann, "AddRole", &owner, &owner.key_id).await, Code::Ok);
 
     // A key that ends says nothing about tomorrow: whom no provider knows any more does not count, though she is in today.

@@ -231,7 +231,12 @@ pub fn delete_own(tx: &Tx<'_>, caller: &Caller, id: &str, now: Millis) -> Result
     if tx.run("DELETE FROM api_keys WHERE id = $1 AND user_id = $2", &[id.into(), user.into()])? == 0 {
         return Err(Refusal::not_found("API key", id));
     }
-    roles::owned_by(tx, user)?.iter().try_for_each(|organization| roles::an_owner_remains(tx, organization))?;
+    // Who deletes the last one goes, also where the identity provider would let them in again.
+    let left = "SELECT 1 FROM api_keys WHERE user_id = $1 AND (expires_at IS NULL OR expires_at > $2) LIMIT 1";
+    let goes = tx.first(left, &[user.into(), now.into()], |_| Ok(()))?.is_none();
+    let without = if goes { user } else { "" };
+    let owned = roles::owned_by(tx, user)?;
+    owned.iter().try_for_each(|organization| roles::an_owner_remains_beside(tx, organization, without))?;
     news::tell(tx, News::Key(id.to_owned()));
     let entry = Entry { resource_type: "api key", resource_id: id, operation: "DeleteKey", detail: user };
     Ok(audit::record_by(tx, caller, audit::SERVER, now, &entry)?)

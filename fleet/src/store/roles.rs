@@ -219,12 +219,18 @@ pub(super) fn owned_by(tx: &Tx<'_>, identity: &str) -> Result<Vec<String>, DbErr
 /// lasts, or at the identity provider, which has signed them in before. A key that a sign-in gave says nothing about
 /// tomorrow, and where it has ended it may still stand here or not.
 pub(super) fn an_owner_remains(tx: &Tx<'_>, organization: &str) -> Result<(), Refusal> {
+    an_owner_remains_beside(tx, organization, "")
+}
+
+/// The same where that identity does not count.
+pub(super) fn an_owner_remains_beside(tx: &Tx<'_>, organization: &str, identity: &str) -> Result<(), Refusal> {
     let sql =
         "SELECT 1 FROM grants g WHERE g.resource_type = 'organization' AND g.resource_id = $1 AND g.role = 'owner'
+                 AND g.identity_id <> $2
                  AND (EXISTS (SELECT 1 FROM api_keys k WHERE k.id = g.identity_id)
                    OR EXISTS (SELECT 1 FROM api_keys k WHERE k.user_id = g.identity_id AND k.expires_at IS NULL)
                    OR EXISTS (SELECT 1 FROM identities i WHERE i.user_id = g.identity_id))";
-    match tx.first(sql, &[organization.into()], |_| Ok(()))? {
+    match tx.first(sql, &[organization.into(), identity.into()], |_| Ok(()))? {
         Some(()) => Ok(()),
         None => Err(Refusal::precondition(format!(
             "organization {organization} would be left without an owner who can sign in: give it another one first"
