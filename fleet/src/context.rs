@@ -6,7 +6,7 @@ use api::Secret;
 use tokio::sync::{Mutex, Semaphore, watch};
 
 use crate::{
-    artifacts::Artifacts,
+    artifacts::{Artifacts, trust::Trust},
     authn::Authn,
     authz::Authz,
     changes::Changes,
@@ -52,6 +52,8 @@ pub struct Context {
     pub upload_idle: Duration,
     /// The bytes of uploads.
     pub artifacts: Arc<dyn Artifacts>,
+    /// Which of them have been looked at.
+    pub trust: Arc<Trust>,
     /// Held by who removes artifacts.
     pub sweeping: Mutex<()>,
     /// Of this run of this server, among those that share the database.

@@ -2,26 +2,34 @@
 //!
 //! Who asks shows a bearer token, or an API key (`key_id`, `key`), or what a device has (`part_id`, `secret`), in
 //! headers. A file never changes, so its digest is its ETag; a download that broke off goes on with `Range` and
-//! `If-Range`. It streams through one buffer, and ends when the caller's key does.
+//! `If-Range`. It streams through one buffer, and ends when the caller's key does. Of a file that lies there damaged
+//! nobody gets all (`artifacts/trust.rs`).
 
 use std::{
     io,
     net::IpAddr,
     pin::Pin,
+    sync::Arc,
     task::{Context as Poller, Poll, ready},
 };
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 use http_body::{Body as HttpBody, Frame, SizeHint};
+use ring::digest;
 use tokio_stream::Stream;
 use tonic::{Status, body::Body};
 
 use crate::{
-    artifacts::{ArtifactError, Pieces},
+    artifacts::{
+        ArtifactError, Pieces,
+        trust::{Plan, Trust},
+    },
     authn::Caller,
+    clock::Clock,
     context::Context,
     edge::{bearer, http_status, sentence},
+    hex,
     range::{Range, if_range_holds, names_tag, read_range},
     refusal::Refusal,
     services::{login, packages},
@@ -124,8 +132,13 @@ async fn send(
     let body = match method {
         &Method::HEAD => Body::empty(),
         _ => {
-            let pieces = context.artifacts.open(&file.digest, from, left).await.map_err(unreadable)?;
-            Body::new(Sending { pieces, left, caller })
+            let opened = context.artifacts.open(&file.digest, from, left).await.map_err(unreadable)?;
+            let check = match context.trust.plan(&file.digest, &opened.form, left == length, context.clock.now()) {
+                Plan::Send => None,
+                Plan::Check => Some(Check::of(context, file, opened.form)),
+                Plan::Refuse => return Err(damaged(&path_of(&stored, file), &file.digest)),
+            };
+            Body::new(Sending { pieces: opened.pieces, left, caller, check })
         }
     };
     let mut answer = also(with(status, body, &always), header::CONTENT_LENGTH, &left.to_string());
@@ -153,6 +166,12 @@ fn unreadable(cause: ArtifactError) -> Refusal {
     Refusal::again("the server cannot read the file at the moment: try again")
 }
 
+/// What lies there is not what was uploaded.
+fn damaged(address: &str, digest: &str) -> Refusal {
+    tracing::error!(address, sha256 = digest, "a file of the registry is damaged: upload the same file once more");
+    Refusal::again("the file is damaged where the server keeps it: whoever published it must upload it once more")
+}
+
 fn with(status: StatusCode, body: Body, headers: &[(HeaderName, &str)]) -> Response<Body> {
     let mut answer = Response::new(body);
     *answer.status_mut() = status;
@@ -166,11 +185,41 @@ fn also(mut answer: Response<Body>, name: HeaderName, value: &str) -> Response<B
     answer
 }
 
+/// Sums up a file while it goes out, and keeps what came of it.
+struct Check {
+    sum: digest::Context,
+    wanted: String,
+    form: String,
+    trust: Arc<Trust>,
+    clock: Clock,
+}
+
+impl Check {
+    fn of(context: &Context, file: &File, form: String) -> Self {
+        let sum = digest::Context::new(&digest::SHA256);
+        Self { sum, wanted: file.digest.clone(), form, trust: context.trust.clone(), clock: context.clock.clone() }
+    }
+
+    /// That was all of it.
+    fn end(self) -> io::Result<()> {
+        let Self { sum, wanted, form, trust, clock } = self;
+        let found = hex::encode(sum.finish().as_ref());
+        trust.note(&wanted, form, found == wanted, clock.now());
+        if found == wanted {
+            return Ok(());
+        }
+        tracing::error!(sha256 = wanted, found, "a file of the registry is damaged: upload the same file once more");
+        Err(io::Error::new(io::ErrorKind::InvalidData, "the artifact is damaged"))
+    }
+}
+
 /// A file on its way out.
 struct Sending {
     pieces: Pieces,
     left: u64,
     caller: Caller,
+    /// Of all of it, if it was not looked at a short while ago.
+    check: Option<Check>,
 }
 
 impl HttpBody for Sending {
@@ -189,6 +238,15 @@ impl HttpBody for Sending {
             Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the artifact is shorter than it was"))
         })?;
         this.left = this.left.saturating_sub(piece.len() as u64);
+        if let Some(check) = &mut this.check {
+            check.sum.update(&piece);
+        }
+        // The last bytes go only if all of them are what was uploaded.
+        if this.left == 0
+            && let Some(check) = this.check.take()
+        {
+            check.end()?;
+        }
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 

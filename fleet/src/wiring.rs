@@ -269,6 +269,7 @@ pub async fn context(
         uploads: Semaphore::new(UPLOADS_MAX),
         upload_idle: options.upload_idle,
         artifacts,
+        trust: Arc::default(),
         clock,
         sweeping: tokio::sync::Mutex::default(),
         server: ids::new_id(),

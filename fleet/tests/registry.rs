@@ -11,7 +11,11 @@ mod uploads;
 #[path = "registry/uses.rs"]
 mod uses;
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use api::pb::platform::{
     app::{packages::v1::*, v1::*},

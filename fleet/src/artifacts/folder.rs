@@ -5,7 +5,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Write},
+    io::{self, Seek, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     pin::Pin,
@@ -14,12 +14,12 @@ use std::{
 
 use bytes::Bytes;
 use tokio::{
-    io::{AsyncRead, AsyncSeekExt, ReadBuf},
+    io::{AsyncRead, ReadBuf},
     task::spawn_blocking,
 };
 use tokio_stream::Stream;
 
-use super::{ArtifactError, Artifacts, Doing, Pieces, Unfinished};
+use super::{ArtifactError, Artifacts, Doing, Opened, Unfinished};
 use crate::ids;
 
 /// One buffer per download under way: large enough to keep a fast link busy.
@@ -80,13 +80,20 @@ impl Artifacts for Folder {
         Box::pin(async move { Ok(Box::new(blocking(move || folder.unfinished()).await?) as Box<dyn Unfinished>) })
     }
 
-    fn open<'a>(&'a self, digest: &'a str, from: u64, bytes: u64) -> Doing<'a, Pieces> {
+    fn open<'a>(&'a self, digest: &'a str, from: u64, bytes: u64) -> Doing<'a, Opened> {
+        let path = self.finished.join(digest);
         Box::pin(async move {
-            let mut file = tokio::fs::File::open(self.finished.join(digest)).await?;
-            if from > 0 {
-                file.seek(io::SeekFrom::Start(from)).await?;
-            }
-            Ok(Box::pin(Download { file, left: bytes, buffer: Vec::new() }) as Pieces)
+            let (file, form) = blocking(move || {
+                let mut file = File::open(path)?;
+                let form = form(&file.metadata()?);
+                if from > 0 {
+                    file.seek(io::SeekFrom::Start(from))?;
+                }
+                Ok((file, form))
+            })
+            .await?;
+            let file = tokio::fs::File::from_std(file);
+            Ok(Opened { pieces: Box::pin(Download { file, left: bytes, buffer: Vec::new() }), form })
         })
     }
 
@@ -102,6 +109,12 @@ impl Artifacts for Folder {
         let folder = self.clone();
         Box::pin(blocking(move || folder.remove_what_was_left()))
     }
+}
+
+/// Which file it is, and when it was written or touched: the last of these times is nobody's to choose.
+fn form(file: &fs::Metadata) -> String {
+    let (written, touched) = ((file.mtime(), file.mtime_nsec()), (file.ctime(), file.ctime_nsec()));
+    format!("{} {} {} {written:?} {touched:?}", file.dev(), file.ino(), file.size())
 }
 
 /// A file without a name of its own yet.
@@ -207,7 +220,7 @@ mod tests {
     }
 
     async fn read(folder: &Folder, digest: &str, from: u64, bytes: u64) -> io::Result<Vec<u8>> {
-        let mut pieces = folder.open(digest, from, bytes).await.unwrap();
+        let mut pieces = folder.open(digest, from, bytes).await.unwrap().pieces;
         let mut all = Vec::new();
         while let Some(piece) = pieces.next().await {
             all.extend(piece?);
@@ -233,6 +246,15 @@ mod tests {
         assert_eq!((names(&folder.incoming), names(&folder.finished)), (vec![], vec!["abc".to_owned()]));
         assert_eq!(read(&folder, "abc", 0, 9).await.unwrap(), b"all of it");
         assert_eq!(read(&folder, "abc", 4, 2).await.unwrap(), b"of");
+        // The form tells of whoever writes there, also where they hide when.
+        let form = async || folder.open("abc", 4, 2).await.unwrap().form;
+        let before = form().await;
+        assert_eq!(form().await, before, "reading changes nothing");
+        let path = folder.finished.join("abc");
+        let time = fs::metadata(&path).unwrap().modified().unwrap();
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_modified(time).unwrap();
+        assert_ne!(form().await, before);
         let short = read(&folder, "abc", 4, 100).await.unwrap_err();
         assert_eq!(short.kind(), io::ErrorKind::UnexpectedEof, "never taken for all of it");
         for _ in 0..2 {

@@ -7,6 +7,7 @@
 mod folder;
 pub mod s3;
 pub mod sweep;
+pub mod trust;
 
 use std::{error::Error, io, pin::Pin};
 
@@ -23,13 +24,21 @@ pub type Doing<'a, T> = Pin<Box<dyn Future<Output = Result<T, ArtifactError>> + 
 /// The bytes of an artifact, piece by piece.
 pub type Pieces = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
+/// An artifact that is being read.
+pub struct Opened {
+    /// What was asked for.
+    pub pieces: Pieces,
+    /// Another one whenever something was written there, as far as the store can tell.
+    pub form: String,
+}
+
 /// A place for artifacts.
 pub trait Artifacts: Send + Sync {
     /// A new one, empty and without a name.
     fn begin(&self) -> Doing<'_, Box<dyn Unfinished>>;
 
     /// `bytes` of one, from the byte `from`; what is asked for lies within it. The stream fails if there are fewer.
-    fn open<'a>(&'a self, digest: &'a str, from: u64, bytes: u64) -> Doing<'a, Pieces>;
+    fn open<'a>(&'a self, digest: &'a str, from: u64, bytes: u64) -> Doing<'a, Opened>;
 
     /// Whether one is there or not, afterwards it is not.
     fn remove<'a>(&'a self, digest: &'a str) -> Doing<'a, ()>;

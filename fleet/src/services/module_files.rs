@@ -128,6 +128,7 @@ async fn taken_in(context: &Context, incoming: &mut Incoming) -> Result<(String,
         return Err(Refusal::again("the same bytes are just being removed: upload once more"));
     }
     artifact.keep(&digest).await?;
+    context.trust.forget(&digest);
     Ok((digest, length))
 }
 
@@ -143,11 +144,13 @@ fn check(info: &ModuleFileInfo) -> Result<(), Refusal> {
     if !is_platform(&info.platform) {
         return Err(Refusal::unfit("platform", &info.platform, "give SYSTEM/PROCESSOR such as linux/arm64, or any"));
     }
-    if info.platform_tags.len() > TAGS_MAX || info.platform_tags.iter().any(|tag| tag.len() > WORD_BYTES_MAX) {
-        return Err(Refusal::invalid(
-            "platform_tags",
-            format_args!("are too many or too long: at most {TAGS_MAX}, of {WORD_BYTES_MAX} bytes each"),
-        ));
+    if info.platform_tags.len() > TAGS_MAX {
+        let why = format_args!("has {} entries: at most {TAGS_MAX} are kept", info.platform_tags.len());
+        return Err(Refusal::invalid("platform_tags", why));
+    }
+    if let Some(long) = info.platform_tags.iter().find(|tag| tag.len() > WORD_BYTES_MAX) {
+        let why = format_args!("give tags of {WORD_BYTES_MAX} bytes at most");
+        return Err(Refusal::unfit("platform_tags", long, why));
     }
     info.platform_tags.iter().try_for_each(|tag| input::printable("platform_tags", tag))
 }

@@ -135,3 +135,81 @@ async fn devices_find_the_package_they_run() {
     assert_eq!(code(device.app::<_, GetModuleResponse>("GetModule", request).await), Denied);
     world.end().await;
 }
+
+/// Another byte in the middle of a file, which is as long as before, and says that it is as old or older.
+fn damage(path: &Path, older: Duration) {
+    use std::os::unix::fs::FileExt;
+    let file = fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let (written, middle) = (file.metadata().unwrap().modified().unwrap(), file.metadata().unwrap().len() / 2);
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, middle).unwrap();
+    file.write_all_at(&[!byte[0]], middle).unwrap();
+    file.set_modified(written - older).unwrap();
+}
+
+/// What comes of a download that the server breaks off, the head included.
+async fn broken(world: &World, path: &str, token: &str) -> Vec<u8> {
+    let mut stream = TcpStream::connect(world.server.address).await.unwrap();
+    let head = format!("GET {path} HTTP/1.1\r\nHost: x\r\nauthorization: {token}\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut all = Vec::new();
+    // It ends by itself: nobody asked for that.
+    let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut all)).await.expect("the connection ends");
+    all
+}
+
+/// A file that rots where it lies: from the first download that shows it nobody gets it, until it is uploaded once more.
+async fn rots(world: &World, older: Duration, lies_at: impl Fn(&str) -> PathBuf) {
+    let owner = world.owner("Acme").await;
+    namespace(&owner, "acme").await;
+    module(&owner, "camera").await;
+    let token = bearer(&owner.client);
+    let by = ("authorization", &*token);
+    let rest = [by, ("range", "bytes=299999-")];
+    for (version, read_before) in [("1.0.0", true), ("1.1.0", false)] {
+        let file: Vec<u8> = (0..300_000_u32).map(|n| (n % 251) as u8 ^ version.as_bytes()[2]).collect();
+        let about = || info("acme:camera", version, "any");
+        upload(&owner.client, about(), &file).await.unwrap();
+        let path = format!("/packages/v1/acme/camera/{version}/any");
+        let head = fetch(world, "HEAD", &path, &[by]).await;
+        let place = lies_at(head.header("etag").unwrap().trim_matches('"'));
+        if read_before {
+            for _ in 0..2 {
+                assert!(fetch(world, "GET", &path, &[by]).await.body == file, "{version}");
+            }
+        }
+        damage(&place, older);
+        let got = broken(world, &path, &token).await;
+        assert!(got.len() < file.len(), "{version}: never all of it, {} bytes came", got.len());
+        // Who was left without the last byte does not get it either, and is told why.
+        for headers in [&rest[..], &[by]] {
+            let refused = fetch(world, "GET", &path, headers).await;
+            assert_eq!(refused.status, 503, "{version}");
+            assert!(String::from_utf8_lossy(&refused.body).contains("upload it once more"), "{version}");
+        }
+        // The same bytes once more mend it.
+        upload(&owner.client, about(), &file).await.unwrap();
+        let mended = fetch(world, "GET", &path, &[by]).await;
+        assert!(mended.body == file, "{version}");
+        let piece = fetch(world, "GET", &path, &rest).await;
+        assert_eq!((piece.status, piece.body == file[299_999..]), (206, true), "{version}");
+    }
+}
+
+#[tokio::test]
+async fn nobody_gets_all_of_a_file_that_rots_in_the_folder() {
+    let world = World::new().await;
+    let folder = world.folder.path().join("data/artifacts/sha256");
+    rots(&world, Duration::ZERO, |digest| folder.join(digest)).await;
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_gets_all_of_a_file_that_rots_in_the_bucket() {
+    let bucket = test_s3::Server::start().await.unwrap();
+    let place = Bucket::from(&format!("s3://{}", test_s3::BUCKET), bucket.variables(), None).unwrap();
+    let world = World::with(|options| options.bucket = Some(place)).await;
+    // A bucket tells times in seconds, and nothing of what happens below it.
+    rots(&world, Duration::from_secs(3600), |digest| bucket.file(&format!("sha256/{digest}"))).await;
+    world.end().await;
+}

@@ -123,6 +123,11 @@ impl Server {
         self.folder.path().join("authority.pem")
     }
 
+    /// The file that an object is.
+    pub fn file(&self, object: &str) -> PathBuf {
+        self.folder.path().join(BUCKET).join(object)
+    }
+
     /// Names of the objects in the bucket, in alphabetical order.
     pub fn objects(&self) -> Vec<String> {
         let bucket = self.folder.path().join(BUCKET);

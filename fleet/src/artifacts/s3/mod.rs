@@ -28,7 +28,7 @@ use tokio_stream::StreamExt;
 
 pub use place::{Bucket, BucketError};
 
-use super::{ArtifactError, Artifacts, Doing, Pieces, Unfinished};
+use super::{ArtifactError, Artifacts, Doing, Opened, Pieces, Unfinished};
 use crate::{clock::Clock, ids};
 
 /// One part. The least that S3 takes, and the same for all but the last, because some stores want that; the largest
@@ -144,21 +144,23 @@ impl Artifacts for S3 {
         })
     }
 
-    fn open<'a>(&'a self, digest: &'a str, from: u64, bytes: u64) -> Doing<'a, Pieces> {
+    fn open<'a>(&'a self, digest: &'a str, from: u64, bytes: u64) -> Doing<'a, Opened> {
         Box::pin(async move {
             let range = (bytes > 0).then(|| GetRange::Bounded(from..from.saturating_add(bytes)));
             // Of nothing too it is told whether it is there.
             let options = GetOptions { head: range.is_none(), range, ..GetOptions::default() };
             let found = self.store.get_opts(&self.finished(digest), options).await?;
+            let about = &found.meta;
+            let form = format!("{:?} {} {}", about.e_tag, about.last_modified.timestamp_millis(), about.size);
             if bytes == 0 {
-                return Ok(Box::pin(tokio_stream::empty()) as Pieces);
+                return Ok(Opened { pieces: Box::pin(tokio_stream::empty()), form });
             }
             let pieces = Box::pin(found.into_stream().timeout(PIECE_WITHIN));
             let pieces = pieces.map(|piece| match piece {
                 Ok(piece) => piece.map_err(io::Error::other),
                 Err(late) => Err(io::Error::new(io::ErrorKind::TimedOut, late)),
             });
-            Ok(Box::pin(pieces) as Pieces)
+            Ok(Opened { pieces: Box::pin(pieces) as Pieces, form })
         })
     }
 

@@ -24,7 +24,7 @@ impl Fixture {
     }
 
     async fn read(&self, digest: &str, from: u64, bytes: u64) -> io::Result<Vec<u8>> {
-        let mut pieces = self.s3.open(digest, from, bytes).await.map_err(io::Error::other)?;
+        let mut pieces = self.s3.open(digest, from, bytes).await.map_err(io::Error::other)?.pieces;
         let mut all = Vec::new();
         while let Some(piece) = pieces.next().await {
             all.extend(piece?);
