@@ -87,10 +87,10 @@ pub async fn invite(context: &Context, organization: &str, email: &str, role: Ro
     context
         .store
         .write::<_, Refusal>(move |tx| {
-            let organization = named(tx, &organization)?;
-            if !invites::set_door(tx, &organization, &email, &door, now)? {
+            let (caller, organization) = (Caller::local(), named(tx, &organization)?);
+            if !invites::renew_locally(tx, &caller, &organization, &email, &door, now)? {
                 let grant = Grant { role, ..owner_of(&organization) };
-                invites::create_locally(tx, &Caller::local(), &organization, &email, &[grant], &door, now)?;
+                invites::create_locally(tx, &caller, &organization, &email, &[grant], &door, now)?;
             }
             Ok(())
         })
@@ -237,7 +237,7 @@ pub async fn accept(
 
 /// Somebody's key was used to sign in: they are shown as having been here, and invitations that waited for that are
 /// theirs.
-pub async fn signed_in(context: &Context, key: &str, caller: &Caller) -> Result<(), Refusal> {
+pub async fn signed_in(context: &Context, key: &str, token: &str, from: IpAddr) -> Result<(), Refusal> {
     let now = context.clock.now();
     let looked = context.store.read::<_, DbError>(|tx| {
         let Some(user) = keys::user_of(tx, key)? else { return Ok(None) };
@@ -247,7 +247,8 @@ pub async fn signed_in(context: &Context, key: &str, caller: &Caller) -> Result<
         Ok((long_ago || waits).then_some(user))
     });
     let Some(user) = looked.await? else { return Ok(()) };
-    let caller = caller.clone();
+    // Written down is who it was: the key's secret has just been shown.
+    let caller = context.authn.caller(Some(token), from).await?;
     let written = context.store.write::<_, Refusal>(move |tx| {
         users::store_login(tx, &user.id, now)?;
         let waiting: Vec<Stored> = invites::without_link(tx, &user.email)?;

@@ -201,6 +201,20 @@ impl Refusal {
         self
     }
 
+    /// The field lies in this one, where a request has several like it. Other refusals stay as they are.
+    pub fn inside(mut self, outer: &'static str) -> Self {
+        let name = match &self.field {
+            Some(Field::Named(name)) => name.as_ref(),
+            Some(Field::IdOf(what)) => ids_of(what)[0],
+            None => return self,
+        };
+        let path = format!("{outer}.{name}");
+        let said = self.message.strip_prefix(name).and_then(|rest| rest.strip_prefix(": "));
+        self.message = format!("{path}: {}", said.unwrap_or(&self.message));
+        self.field = Some(Field::Named(path.into()));
+        self
+    }
+
     /// Gives the field the path under which it is found in that message of the contract.
     pub fn within(mut self, message: &str) -> Self {
         self.field = self.field.map(|field| {
@@ -400,6 +414,16 @@ mod tests {
             ("AddRoleRequest", Refusal::malformed_id("organization", "x"), "authorization.organization_id"),
             ("AddRoleRequest", Refusal::malformed_id("location", "x").on("resource_id"), "authorization.resource_id"),
             ("CreateKeyRequest", Refusal::invalid("resource_type", "x"), "authorizations.resource_type"),
+            (
+                "ChangeRoleRequest",
+                Refusal::malformed_id("organization", "x").inside("new_authorization"),
+                "new_authorization.organization_id",
+            ),
+            (
+                "ChangeRoleRequest",
+                Refusal::unfit("resource_type", "x", "y").inside("new_authorization"),
+                "new_authorization.resource_type",
+            ),
             ("UpdateModuleRequest", Refusal::invalid("apps.name", "x"), "apps.name"),
             ("UploadModuleFileRequest", Refusal::invalid("version", "x"), "module_file_info.version"),
         ];

@@ -108,8 +108,18 @@ pub(super) fn check(apps: &[App]) -> Result<(), Refusal> {
         }
         input::printable("apps.entrypoint", &app.entrypoint)?;
         input::printable("apps.logo_path", app.logo_path.as_deref().unwrap_or_default())?;
-        list("apps.fragment_ids", app.fragment_ids.len())?;
-        list("apps.allowed_org_ids", app.allowed_org_ids.as_ref().map_or(0, |allowed| allowed.ids.len()))?;
+        let picker = app.customizations.as_ref().and_then(|all| all.machine_picker.as_ref());
+        if let Some(picker) = picker {
+            let heading = picker.heading.as_deref().unwrap_or_default();
+            input::printable("apps.customizations.machine_picker.heading", heading)?;
+            let subheading = picker.subheading.as_deref().unwrap_or_default();
+            input::printable("apps.customizations.machine_picker.subheading", subheading)?;
+        }
+        let organizations = app.allowed_org_ids.as_ref().map_or(&[][..], |allowed| &allowed.ids);
+        for (field, ids) in [("apps.fragment_ids", &app.fragment_ids[..]), ("apps.allowed_org_ids", organizations)] {
+            list(field, ids.len())?;
+            ids.iter().try_for_each(|id| input::printable(field, id))?;
+        }
     }
     Ok(())
 }

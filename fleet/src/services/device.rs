@@ -15,7 +15,7 @@ use api::pb::platform::{
 };
 use prost::Message as _;
 
-use super::{configuration, robot_config};
+use super::{configuration, input, robot_config};
 use crate::{
     authn::Caller,
     authz::{Granted, Part, right::ActAsDevice},
@@ -78,6 +78,7 @@ pub async fn upload_logs(
 ) -> Result<UploadLogsResponse, Refusal> {
     let (part, now) = device(context, &caller, &request.part_id).await?;
     check_count(&request.logs)?;
+    input::printable("spool_id", &request.spool_id)?;
     if request.spool_id.is_empty() || request.spool_id.len() > SPOOL_ID_MAX_BYTES {
         return Err(Refusal::unfit(
             "spool_id",

@@ -16,7 +16,7 @@ pub async fn authenticate(
     let access_token = token(context, &caller, &request.entity, &credentials.r#type, &credentials.payload).await?;
     // What it brings is no part of the answer: whoever has the right key gets a token.
     if credentials.r#type == "api-key"
-        && let Err(refusal) = people::signed_in(context, &request.entity, &caller).await
+        && let Err(refusal) = people::signed_in(context, &request.entity, &access_token, caller.from()).await
     {
         tracing::warn!(why = refusal.message(), "could not write down that somebody signed in");
     }

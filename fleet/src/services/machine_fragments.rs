@@ -85,11 +85,15 @@ async fn additional(
     caller: &Caller,
     request: ListMachineFragmentsRequest,
 ) -> Result<Vec<Value>, Refusal> {
-    let mut references: Vec<(String, Value)> =
-        request.additional_fragment_ids.into_iter().map(|id| (id.clone(), json!({"id": id}))).collect();
-    references.extend(request.additional_fragments.into_iter().map(|one| match one.version.as_deref() {
-        None | Some("") => (one.fragment_id.clone(), json!({"id": one.fragment_id})),
-        Some(version) => (one.fragment_id.clone(), json!({"id": one.fragment_id, "version": version})),
+    let ids = request.additional_fragment_ids.into_iter();
+    let mut references: Vec<(&'static str, String, Value)> =
+        ids.map(|id| ("additional_fragment_ids", id.clone(), json!({"id": id}))).collect();
+    references.extend(request.additional_fragments.into_iter().map(|one| {
+        let reference = match one.version.as_deref() {
+            None | Some("") => json!({"id": one.fragment_id}),
+            Some(version) => json!({"id": one.fragment_id, "version": version}),
+        };
+        ("additional_fragments.fragment_id", one.fragment_id, reference)
     }));
     if references.len() > FRAGMENTS_PER_CONFIG_MAX {
         return Err(Refusal::invalid(
@@ -97,13 +101,13 @@ async fn additional(
             format_args!("has too many entries: at most {FRAGMENTS_PER_CONFIG_MAX}"),
         ));
     }
-    for (id, _) in &references {
+    for (field, id, _) in &references {
         if !ids::is_id(id) {
-            return Err(Refusal::malformed_id("fragment", id));
+            return Err(Refusal::malformed_id("fragment", id).on(field));
         }
         readable(context, caller, id).await?;
     }
-    Ok(references.into_iter().map(|(_, reference)| reference).collect())
+    Ok(references.into_iter().map(|(_, _, reference)| reference).collect())
 }
 
 #[derive(Default)]

@@ -244,7 +244,7 @@ async fn grants(
             let why = format_args!("the organization_id of each is the invitation's, {}", granted.id());
             return Err(Refusal::unfit(field, &one.organization_id, why));
         }
-        grants.push(grant(context, granted, one).await?);
+        grants.push(grant(context, granted, one).await.map_err(|refused| refused.inside(field))?);
     }
     Ok(grants)
 }

@@ -55,6 +55,8 @@ pub async fn update(
     for (field, text) in [("url", &request.url), ("entrypoint", &request.entrypoint)] {
         input::printable(field, text)?;
     }
+    input::printable("first_run", request.first_run.as_deref().unwrap_or_default())?;
+    input::text("markdown_description", request.markdown_description.as_deref().unwrap_or_default())?;
     models(&request.models)?;
     apps::check(&request.apps)?;
     let now = context.clock.now();

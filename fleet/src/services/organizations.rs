@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use api::pb::platform::app::v1::{
     CreateOrganizationRequest, CreateOrganizationResponse, DeleteOrganizationRequest, DeleteOrganizationResponse,
-    FragmentImportList, GetOrganizationNamespaceAvailabilityRequest, GetOrganizationNamespaceAvailabilityResponse,
-    GetOrganizationRequest, GetOrganizationResponse, ListOrganizationsRequest, ListOrganizationsResponse, Organization,
-    UpdateOrganizationRequest, UpdateOrganizationResponse,
+    FragmentImport, FragmentImportList, GetOrganizationNamespaceAvailabilityRequest,
+    GetOrganizationNamespaceAvailabilityResponse, GetOrganizationRequest, GetOrganizationResponse,
+    ListOrganizationsRequest, ListOrganizationsResponse, Organization, UpdateOrganizationRequest,
+    UpdateOrganizationResponse,
 };
 use prost::Message;
 
@@ -16,11 +17,14 @@ use crate::{
     authn::{Caller, Who},
     authz::{Permission, Target, right},
     clock::timestamp,
+    compose::Key,
     context::Context,
-    documents, hex, ids, people,
+    documents, hex, ids,
+    limits::FRAGMENTS_PER_CONFIG_MAX,
+    people,
     refusal::Refusal,
     store::{
-        keys,
+        fragments, keys,
         organizations::{self, Change, Stored},
     },
 };
@@ -102,6 +106,7 @@ pub async fn update(
     for (field, text) in [("region", &request.region), ("cid", &request.cid)] {
         text.as_deref().map(|text| input::printable(field, text)).transpose()?;
     }
+    let defaults = request.default_fragments.as_ref().map(defaults).transpose()?.unwrap_or_default();
     let change = Change {
         name,
         public_namespace,
@@ -122,10 +127,34 @@ pub async fn update(
             }
             _ => {}
         }
+        for key in &defaults {
+            let unknown = || Refusal::not_found("fragment", &key.to_string());
+            fragments::used(tx, granted.id(), key)?.ok_or_else(unknown)?;
+        }
         organizations::update(tx, &granted, &change, now)?;
         organizations::get(tx, granted.id())?.ok_or_else(missing)
     });
     Ok(UpdateOrganizationResponse { organization: Some(message(updated.await?, true)) })
+}
+
+/// What new machines are to begin with, as far as the request itself tells whether that is possible.
+fn defaults(list: &FragmentImportList) -> Result<Vec<Key>, Refusal> {
+    const ID: &str = "default_fragments.fragments.fragment_id";
+    let count = list.fragments.len();
+    if count > FRAGMENTS_PER_CONFIG_MAX {
+        let why = format_args!("has {count} entries: at most {FRAGMENTS_PER_CONFIG_MAX} are kept");
+        return Err(Refusal::invalid("default_fragments.fragments", why));
+    }
+    let key = |import: &FragmentImport| {
+        if !ids::is_id(&import.fragment_id) {
+            return Err(Refusal::unfit(ID, &import.fragment_id, "give the id of a fragment, a UUID in lowercase"));
+        }
+        input::printable("default_fragments.fragments.version", &import.version)?;
+        input::printable("default_fragments.fragments.prefix", import.prefix.as_deref().unwrap_or_default())?;
+        let version = input::given(Some(&import.version)).map(str::to_owned);
+        Ok(Key { id: import.fragment_id.clone(), version })
+    };
+    list.fragments.iter().map(key).collect()
 }
 
 /// DeleteOrganization: one without locations.

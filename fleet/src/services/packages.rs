@@ -4,12 +4,13 @@ use std::cmp::{Ordering, Reverse};
 
 use api::pb::platform::app::packages::v1::{
     FileInfo, GetPackageRequest, GetPackageResponse, ListPackagesRequest, ListPackagesResponse, Package, PackageInfo,
+    PackageType,
 };
 use semver::Version;
 
 use super::{
     input,
-    registry_item::{missing, number, runnable, split},
+    registry_item::{known, missing, number, runnable, split},
     registry_list::covers,
 };
 use crate::{
@@ -32,6 +33,7 @@ const LATEST: &str = "latest";
 /// GetPackage: the file of one version for one platform; without a version or with "latest", of the newest. Without a
 /// platform, the version's only file.
 pub async fn get(context: &Context, caller: Caller, request: GetPackageRequest) -> Result<GetPackageResponse, Refusal> {
+    known::<PackageType>("type", request.r#type.unwrap_or_default())?;
     let (stored, files) = of_item(context, &caller, &request.id).await?;
     if request.r#type.is_some_and(|kind| kind != 0 && i64::from(kind) != stored.kind) {
         return Err(missing(&request.id));
@@ -66,6 +68,7 @@ pub async fn list(
     if !context.authz.runs_packages_of(&caller, &organization).await? {
         context.authz.organization::<right::ReadPackages>(&caller, &organization).await?;
     }
+    known::<PackageType>("type", request.r#type.unwrap_or_default())?;
     let read = context.store.scan::<_, DbError>(move |tx| {
         let items = registry::of_organization(tx, &organization)?;
         items

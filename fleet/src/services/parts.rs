@@ -50,6 +50,12 @@ pub async fn get_by_name(
     request: GetRobotPartByNameAndLocationRequest,
 ) -> Result<GetRobotPartByNameAndLocationResponse, Refusal> {
     let location = or_default(context, &caller, &request.location_id).await?;
+    if !ids::is_id(&location) {
+        return Err(Refusal::malformed_id("location", &location));
+    }
+    if request.name.is_empty() {
+        return Err(Refusal::invalid("name", "is missing: give a part's name, or the first label of its full name"));
+    }
     let found = context.store.read(|tx| parts::by_name(tx, &location, &request.name)).await?;
     let found = found.ok_or_else(|| Refusal::not_found("robot part", &request.name))?;
     let granted = context.authz.part::<right::ReadRobotConfig>(&caller, &found.id).await;

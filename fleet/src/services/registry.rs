@@ -1,15 +1,20 @@
 //! Registry items of every kind, one at a time.
 
-use api::pb::platform::app::v1::{
-    CreateRegistryItemRequest, CreateRegistryItemResponse, DeleteRegistryItemRequest, DeleteRegistryItemResponse,
-    GetRegistryItemRequest, GetRegistryItemResponse, RegistryItem as Message, UpdateRegistryItemRequest,
-    UpdateRegistryItemResponse, registry_item::Metadata, update_registry_item_request::Metadata as Update,
+use api::pb::platform::app::{
+    mltraining::v1::{ModelFramework, ModelType},
+    v1::{
+        CreateRegistryItemRequest, CreateRegistryItemResponse, DeleteRegistryItemRequest, DeleteRegistryItemResponse,
+        GetRegistryItemRequest, GetRegistryItemResponse, ModuleLanguage, ModuleSourceType, RegistryItem as Message,
+        UpdateRegistryItemRequest, UpdateRegistryItemResponse, registry_item::Metadata,
+        update_registry_item_request::Metadata as Update,
+    },
 };
 
 use super::{
     apps, input,
     registry_item::{
-        MODULE, Told, decoded, empty_details, encoded, list, missing, models, name, readable, visibility, writable,
+        MODULE, Told, decoded, empty_details, encoded, known, list, missing, models, name, readable, visibility,
+        writable,
     },
 };
 use crate::{
@@ -84,6 +89,7 @@ pub async fn update(
     let visibility = visibility(request.visibility)?;
     input::text("description", &request.description)?;
     request.url.as_deref().map(|url| input::printable("url", url)).transpose()?;
+    input::text("markdown_description", request.markdown_description.as_deref().unwrap_or_default())?;
     check(request.metadata.as_ref())?;
     let now = context.clock.now();
     let updated = context.store.write::<_, Refusal>(move |tx| {
@@ -119,15 +125,28 @@ fn check(metadata: Option<&Update>) -> Result<(), Refusal> {
         Some(Update::UpdateModuleMetadata(module)) => {
             models(&module.models)?;
             input::printable("entrypoint", &module.entrypoint)?;
+            let version = module.min_platform_server_version.as_deref().unwrap_or_default();
+            input::printable("min_platform_server_version", version)?;
+            known::<ModuleSourceType>("source_type", module.source_type.unwrap_or_default())?;
+            known::<ModuleLanguage>("language", module.language.unwrap_or_default())?;
             apps::check(&module.apps)
         }
         Some(Update::UpdateMlModelMetadata(model)) => {
-            list("deployment_modular_resources", model.deployment_modular_resources.len())
+            known::<ModelType>("update_ml_model_metadata.model_type", model.model_type)?;
+            known::<ModelFramework>("update_ml_model_metadata.model_framework", model.model_framework)?;
+            words("update_ml_model_metadata.deployment_modular_resources", &model.deployment_modular_resources)
         }
         Some(Update::UpdateMlTrainingMetadata(training)) => {
-            list("deployment_modular_resources", training.deployment_modular_resources.len())
+            known::<ModelType>("update_ml_training_metadata.model_type", training.model_type)?;
+            known::<ModelFramework>("update_ml_training_metadata.model_framework", training.model_framework)?;
+            words("update_ml_training_metadata.deployment_modular_resources", &training.deployment_modular_resources)
         }
     }
+}
+
+fn words(field: &'static str, words: &[String]) -> Result<(), Refusal> {
+    list(field, words.len())?;
+    words.iter().try_for_each(|word| input::printable(field, word))
 }
 
 fn merge(details: &mut Message, request: &UpdateRegistryItemRequest) -> Result<(), Refusal> {

@@ -158,8 +158,26 @@ pub(super) fn models(models: &[Model]) -> Result<(), Refusal> {
         for (field, text) in [("models.api", &model.api), ("models.model", &model.model)] {
             super::input::printable(field, text)?;
         }
+        let pages = [
+            ("models.description", &model.description),
+            ("models.markdown_documentation", &model.markdown_documentation),
+        ];
+        for (field, text) in pages {
+            super::input::text(field, text.as_deref().unwrap_or_default())?;
+        }
+        list("models.supported_hardware", model.supported_hardware.len())?;
+        let hardware = &model.supported_hardware;
+        hardware.iter().try_for_each(|name| super::input::printable("models.supported_hardware", name))?;
     }
     Ok(())
+}
+
+/// A number that the contract gives a name to.
+pub(super) fn known<E: TryFrom<i32>>(field: &'static str, number: i32) -> Result<(), Refusal> {
+    match E::try_from(number) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Refusal::unfit(field, number, "give one of the numbers that the contract names")),
+    }
 }
 
 /// A list that a caller sent, not too long.

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use api::pb::platform::app::v1::{
-    ListRegistryItemsRequest, ListRegistryItemsResponse, RegistryItemStatus, registry_item::Metadata,
+    ListRegistryItemsRequest, ListRegistryItemsResponse, ModuleLanguage, ModuleSourceType, RegistryItemStatus,
+    registry_item::Metadata,
 };
 
 use super::{
     input,
-    registry_item::{MODULE, Told, decoded, split},
+    registry_item::{MODULE, Told, decoded, known, split},
 };
 use crate::{
     authn::{Caller, Who},
@@ -100,6 +101,15 @@ impl Filter {
                 Ok(RegistryItemStatus::InDevelopment) => false,
                 _ => return Err(Refusal::unfit("statuses", status, "give published (1) or in development (2)")),
             });
+        }
+        for (field, text) in [("platforms", &request.platforms), ("public_namespaces", &request.public_namespaces)] {
+            text.iter().try_for_each(|text| input::printable(field, text))?;
+        }
+        for number in &request.module_source_types {
+            known::<ModuleSourceType>("module_source_types", *number)?;
+        }
+        for number in &request.module_languages {
+            known::<ModuleLanguage>("module_languages", *number)?;
         }
         Ok(Self {
             after: after.map(str::to_owned),

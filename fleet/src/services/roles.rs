@@ -156,6 +156,10 @@ async fn wanted(
 ) -> Result<(Giver, Wanted), Refusal> {
     let authorization =
         authorization.ok_or_else(|| Refusal::invalid(field, "is missing: name role, resource and identity"))?;
+    read(context, caller, authorization).await.map_err(|refused| refused.inside(field))
+}
+
+async fn read(context: &Context, caller: &Caller, authorization: Authorization) -> Result<(Giver, Wanted), Refusal> {
     let giver: Giver = context.authz.organization(caller, &authorization.organization_id).await?;
     let grant = grant(context, &giver, &authorization).await?;
     let identity_type = match &*authorization.identity_type {

@@ -291,8 +291,28 @@ pub fn renew(
     get(tx, granted.id(), email)?.ok_or_else(|| no_invite(email))
 }
 
+/// Another link from this server's administrator, for an invitation that waits: whether there is such a one. Its roles
+/// stay.
+pub fn renew_locally(
+    tx: &Tx<'_>,
+    caller: &Caller,
+    organization: &str,
+    email: &str,
+    door: &Door,
+    now: Millis,
+) -> Result<bool, DbError> {
+    debug_assert!(matches!(caller.who(), crate::authn::Who::Local), "others use ResendOrganizationInvite");
+    if !set_door(tx, organization, email, door, now)? {
+        return Ok(false);
+    }
+    let detail = "another link";
+    let entry = Entry { resource_type: "invitation", resource_id: email, operation: "user invite", detail };
+    audit::record_by(tx, caller, organization, now, &entry)?;
+    Ok(true)
+}
+
 /// Whether there is such an invitation.
-pub fn set_door(tx: &Tx<'_>, organization: &str, email: &str, door: &Door, now: Millis) -> Result<bool, DbError> {
+fn set_door(tx: &Tx<'_>, organization: &str, email: &str, door: &Door, now: Millis) -> Result<bool, DbError> {
     end_link(tx, organization, email, Ended::Replaced, now)?;
     let sql = "UPDATE invites SET digest = $3, expires_at = $4 WHERE organization_id = $1 AND email = $2";
     let args = [organization.into(), email.into(), door.digest().into(), (now + LINK_LIVES).into()];

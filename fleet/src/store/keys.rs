@@ -157,7 +157,9 @@ fn insert(
     for grant in new.grants {
         roles::insert(tx, &to, grant, now)?;
     }
-    let entry = Entry { resource_type: "api key", resource_id: new.id, operation, detail: new.name };
+    let roles = new.grants.iter().map(roles::said).collect::<Vec<_>>().join(", ");
+    let detail = format!("{:?}, {roles}", new.name);
+    let entry = Entry { resource_type: "api key", resource_id: new.id, operation, detail: &detail };
     audit::record_by(tx, caller, organization, now, &entry)
 }
 
@@ -260,7 +262,8 @@ pub fn rotate(
 ) -> Result<(), DbError> {
     let sql = "UPDATE api_keys SET digest = $2, generation = generation + 1 WHERE id = $1 AND organization_id = $3";
     tx.run(sql, &[id.into(), digest.into(), granted.id().into()])?;
-    record(tx, granted, id, "RotateKey", now)
+    let name = get(tx, id)?.map(|key| key.name).unwrap_or_default();
+    record(tx, granted, (id, &name), "RotateKey", now)
 }
 
 /// An organization is about to go: its keys end, with every role they have anywhere, and so do all roles in it.
@@ -290,21 +293,22 @@ pub fn delete(
     now: Millis,
 ) -> Result<(), Refusal> {
     let owned = roles::owned_by(tx, id)?;
+    let name = get(tx, id)?.map(|key| key.name).unwrap_or_default();
     tx.run("DELETE FROM grants WHERE identity_id = $1", &[id.into()])?;
     let sql = "DELETE FROM api_keys WHERE id = $1 AND organization_id = $2";
     tx.run(sql, &[id.into(), granted.id().into()])?;
     owned.iter().try_for_each(|organization| roles::an_owner_remains(tx, organization))?;
-    Ok(record(tx, granted, id, "DeleteKey", now)?)
+    Ok(record(tx, granted, (id, &name), "DeleteKey", now)?)
 }
 
 fn record(
     tx: &Tx<'_>,
     granted: &Granted<Organization, right::WriteOrganization>,
-    id: &str,
+    (id, name): (&str, &str),
     operation: &'static str,
     now: Millis,
 ) -> Result<(), DbError> {
     news::tell(tx, News::Key(id.to_owned()));
-    let entry = Entry { resource_type: "api key", resource_id: id, operation, detail: "" };
+    let entry = Entry { resource_type: "api key", resource_id: id, operation, detail: &format!("{name:?}") };
     audit::record_by(tx, granted.caller(), granted.id(), now, &entry)
 }

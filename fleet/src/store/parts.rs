@@ -291,7 +291,8 @@ pub fn make_main(tx: &Tx<'_>, granted: &Granted<Part, right::WriteRobot>, now: M
 
 /// Removes a part that is not its machine's main part.
 pub fn delete(tx: &Tx<'_>, granted: &Granted<Part, right::WriteRobot>, now: Millis) -> Result<(), Refusal> {
-    if get(tx, granted.id())?.is_some_and(|part| part.main) {
+    let old = get(tx, granted.id())?.ok_or_else(|| Refusal::not_found("robot part", granted.id()))?;
+    if old.main {
         return Err(Refusal::precondition(
             "this is its machine's main part: make another part the main part first, or delete the machine",
         ));
@@ -300,7 +301,8 @@ pub fn delete(tx: &Tx<'_>, granted: &Granted<Part, right::WriteRobot>, now: Mill
     registry_users::forget(tx, "part", granted.id())?;
     tx.run("DELETE FROM parts WHERE id = $1", &[granted.id().into()])?;
     news::tell(tx, News::PartGone(granted.id().to_owned()));
-    Ok(audit::record(tx, granted, now, "DeleteRobotPart", "")?)
+    let detail = format!("{:?} of robot {}", old.name, old.machine);
+    Ok(audit::record(tx, granted, now, "DeleteRobotPart", &detail)?)
 }
 
 /// Asks for a restart.
