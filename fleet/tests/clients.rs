@@ -142,9 +142,17 @@ impl Drop for Server {
     }
 }
 
+/// How a library reaches the server.
+#[derive(Clone, Copy, PartialEq)]
+enum By {
+    Plain,
+    /// With a certificate that only this program is told to believe.
+    Tls,
+}
+
 /// Runs a library's program with a new server's address, an owner's key and organization, and the e-mail address of
 /// somebody who is no member of it.
-fn drive(mut program: Command) -> Report {
+fn drive(mut program: Command, by: By) -> Report {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let owner = said(&data, &["init", "--org", "Acme", "--email", "owner@example.org"]);
@@ -152,11 +160,22 @@ fn drive(mut program: Command) -> Report {
     said(&data, &["user", "add", "--email", "outsider@example.org"]);
     let mut serve = Command::new(PROGRAM);
     serve.args(["serve", "--json", "--listen", "127.0.0.1:0"]).args(place(&data));
+    if by == By::Tls {
+        let own = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+        let (certificate, key) = (folder.path().join("certificate.pem"), folder.path().join("key.pem"));
+        fs::write(&certificate, own.cert.pem()).unwrap();
+        fs::write(&key, own.signing_key.serialize_pem()).unwrap();
+        serve.arg("--tls-cert").arg(&certificate).arg("--tls-key").arg(key);
+        // What Python's own library reads, and what Node reads.
+        program.env("SSL_CERT_FILE", &certificate).env("NODE_EXTRA_CA_CERTS", &certificate);
+    }
     let mut server = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let _server = Server(server);
     let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let scheme = if by == By::Tls { "https://" } else { "http://" };
+    assert!(ready["url"].as_str().unwrap().starts_with(scheme), "{ready}");
     let values = [&ready["url"], &owner["key_id"], &owner["key"], &owner["organization_id"]];
     program.args(values.map(|value| value.as_str().unwrap())).arg("outsider@example.org");
     let output = program.output().unwrap();
@@ -198,7 +217,25 @@ fn the_python_library_calls_every_operation() {
     let Some(python) = named("CLIENT_PYTHON", "the Python library") else { return };
     let mut command = Command::new(python);
     command.arg(script("python/every_operation.py"));
-    compare(&drive(command), 0, &OTHER_PYTHON);
+    compare(&drive(command, By::Plain), 0, &OTHER_PYTHON);
+}
+
+#[test]
+fn the_python_library_calls_every_operation_by_tls() {
+    let Some(python) = named("CLIENT_PYTHON", "the Python library by TLS") else { return };
+    let mut command = Command::new(python);
+    command.arg(script("python/every_operation.py"));
+    compare(&drive(command, By::Tls), 0, &OTHER_PYTHON);
+}
+
+#[test]
+fn the_typescript_library_in_node_calls_every_operation_by_tls() {
+    let Some(folder) = named("CLIENT_NODE", "the TypeScript library in Node, by TLS") else { return };
+    let (mut command, _folder) = node(&folder, "in_node.mjs");
+    command.arg("web");
+    let report = drive(command, By::Tls);
+    compare(&report, 1, &OTHER_TYPESCRIPT);
+    compare_wire(&report);
 }
 
 #[test]
@@ -206,7 +243,7 @@ fn the_typescript_library_in_node_calls_every_operation_as_grpc_web() {
     let Some(folder) = named("CLIENT_NODE", "the TypeScript library in Node") else { return };
     let (mut command, _folder) = node(&folder, "in_node.mjs");
     command.arg("web");
-    let report = drive(command);
+    let report = drive(command, By::Plain);
     compare(&report, 1, &OTHER_TYPESCRIPT);
     compare_wire(&report);
 }
@@ -216,7 +253,7 @@ fn the_typescript_library_in_node_calls_every_operation_as_grpc() {
     let Some(folder) = named("CLIENT_NODE", "the TypeScript library in Node, by gRPC") else { return };
     let (mut command, _folder) = node(&folder, "in_node.mjs");
     command.arg("grpc");
-    let report = drive(command);
+    let report = drive(command, By::Plain);
     compare(&report, 1, &OTHER_TYPESCRIPT);
     // One question before it and what the script sends by itself.
     let by_web = ["ListOrganizations", "TailRobotPartLogs", "UpdateModule"].map(str::to_owned);
@@ -229,7 +266,7 @@ fn the_typescript_library_in_a_browser_on_another_origin_calls_every_operation()
     let Some(browser) = named("CLIENT_BROWSER", "the TypeScript library in a browser") else { return };
     let (mut command, _folder) = node(&folder, "in_browser.mjs");
     command.env("CHROMIUM", browser);
-    let report = drive(command);
+    let report = drive(command, By::Plain);
     compare(&report, 1, &OTHER_TYPESCRIPT);
     compare_wire(&report);
     for operation in &report.wire {

@@ -2,6 +2,9 @@
 
 mod world;
 
+#[path = "deleting/traces.rs"]
+mod traces;
+
 use std::collections::BTreeMap;
 
 use api::pb::platform::{app::v1::*, common::v1::LogEntry, fleet::v1::*};
@@ -307,11 +310,19 @@ async fn metadata_is_kept_replaced_as_a_whole_and_bounded() {
             assert_eq!(read(&owner.client).await.unwrap().data.as_ref(), Some(&data), "{thing}");
             assert_eq!(read(&operator).await.unwrap().data, Some(data), "{thing}");
         }
-        let long = object(&[("b", Kind::StringValue("x".repeat(1 << 20)))]);
+        // 1 MiB of JSON to the byte, and one more.
+        let around = r#"{"b":""}"#.len();
+        let longest = object(&[("b", Kind::StringValue("x".repeat((1 << 20) - around)))]);
+        assert_eq!(write(&owner.client, Some(longest.clone())).await, Yes, "{thing}");
+        assert_eq!(read(&owner.client).await.unwrap().data, Some(longest), "{thing}");
+        let long = object(&[("b", Kind::StringValue("x".repeat((1 << 20) - around + 1)))]);
         let odd = object(&[("n", Kind::NumberValue(f64::NAN))]);
         for (case, data) in [("too long", Some(long)), ("not a number", Some(odd)), ("none", None)] {
             assert_eq!(write(&owner.client, data).await, InvalidArgument, "{thing} {case}");
         }
+        let kept = read(&owner.client).await.unwrap().data.unwrap();
+        assert!(kept.fields.contains_key("b"), "{thing}: what was refused changed nothing");
+        assert_eq!(write(&owner.client, Some(Struct::default())).await, Yes, "{thing}");
         assert_eq!(write(&operator, Some(Struct::default())).await, Denied, "{thing}");
         assert_eq!(write(&stranger, Some(Struct::default())).await, NotFound, "{thing}");
         assert_eq!(code(read(&stranger).await), NotFound, "{thing}");

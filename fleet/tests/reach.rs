@@ -438,14 +438,28 @@ async fn a_machines_fragments_are_listed_with_what_lies_in_them_and_no_more_than
     assert_eq!(names(&more), ["around", "base", "pinned", "other"]);
     assert_eq!(made_of(&owner.client, &p.deep, &[&private]).await.map(drop), Err(NotFound));
     assert_eq!(made_of(&owner.client, &p.deep, &["x"]).await.map(drop), Err(InvalidArgument));
-    let version = AdditionalFragment { fragment_id: pinned.clone(), version: Some("9".into()) };
-    let request = ListMachineFragmentsRequest {
-        machine_id: p.deep.clone(),
-        additional_fragments: vec![version],
-        ..Default::default()
+    let with_version = async |version: &str| {
+        let one = AdditionalFragment { fragment_id: pinned.clone(), version: Some(version.into()) };
+        let request = ListMachineFragmentsRequest {
+            machine_id: p.deep.clone(),
+            additional_fragments: vec![one],
+            ..Default::default()
+        };
+        owner.client.app::<_, ListMachineFragmentsResponse>("ListMachineFragments", request).await
     };
-    let refused = owner.client.app::<_, ListMachineFragmentsResponse>("ListMachineFragments", request).await;
-    assert_eq!(code(refused), NotFound);
+    assert_eq!(code(with_version("9").await), NotFound);
+    // In a version that is there, beside the one that the machine names itself.
+    for (version, config) in [("1", "{}"), ("3", r#"{"n":3}"#), ("", r#"{"n":3}"#)] {
+        let told = with_version(version).await.unwrap();
+        assert_eq!(names(&told), ["around", "base", "pinned", "pinned"], "{version:?}");
+        let last = told.fragments.last().unwrap();
+        let revision = if version.is_empty() { "3" } else { version };
+        assert_eq!((&*last.revision, last.fragment_config_json()), (revision, config), "{version:?}");
+        let resolved = told.resolved_fragments.last().unwrap();
+        assert_eq!((&resolved.fragment_id, &*resolved.revision), (&pinned, revision), "{version:?}");
+    }
+    let same = with_version("2").await.unwrap();
+    assert_eq!(names(&same), ["around", "base", "pinned"], "the one that is there already");
 
     // A key for the machine sees what the machine is made of, without its secrets, and nothing beside it.
     let operator = world.key(owner, "operator", "robot", &p.deep).await;

@@ -12,3 +12,5 @@ mod organizations;
 mod parts;
 #[path = "rules/places.rs"]
 mod places;
+#[path = "rules/times.rs"]
+mod times;

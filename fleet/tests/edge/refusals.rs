@@ -446,7 +446,9 @@ async fn no_refusal_log_line_audit_row_or_metric_repeats_a_secret() {
     let audit = written_down(&world).await;
     assert!(audit.lines().count() > 15, "the walk changes much: {audit}");
     let tokens = [&owner.client, &device].map(|client| client.token.clone().unwrap());
-    let real = [&*owner.key, &part.secret, &tokens[0], &tokens[1]];
+    let theirs = &ours.planted;
+    let real = [&*owner.key, &part.secret, &tokens[0], &tokens[1], &theirs.location_secret];
+    let real = [&real[..], &[&*theirs.in_part, &theirs.in_fragment, &theirs.in_defaults]].concat();
     for secret in real.into_iter().chain([PLANTED]) {
         for (place, text) in [("the log", &heard), ("the audit log", &audit), ("the metrics", &metrics)] {
             assert!(!text.contains(secret), "{place} has {secret}");

@@ -72,6 +72,23 @@ async fn a_module_from_its_name_to_its_versions() {
         );
         assert_eq!(module.versions[0].markdown_description.as_deref(), Some("# camera"));
     }
+    // Pages are long: they come only to who asks for them.
+    for (asked, page) in [(None, None), (Some(false), None), (Some(true), Some("# camera"))] {
+        let request = ListModulesRequest {
+            organization_id: Some(owner.organization.clone()),
+            include_markdown_documentation: asked,
+        };
+        let listed: ListModulesResponse = owner.client.app("ListModules", request).await.unwrap();
+        let request = GetModuleRequest { module_id: first_id.clone(), include_markdown_documentation: asked };
+        let got: GetModuleResponse = owner.client.app("GetModule", request).await.unwrap();
+        for module in [&listed.modules[0], &got.module.unwrap()] {
+            let of_version = &module.versions[0];
+            let told = [&module.markdown_description, &of_version.markdown_description];
+            assert_eq!(told.map(Option::as_deref), [page, page], "{asked:?}");
+            let model = of_version.models[0].markdown_documentation.as_deref();
+            assert_eq!(model, page.map(|_| "# usb"), "{asked:?}");
+        }
+    }
     let told = item(&owner.client, "acme-1:camera").await.unwrap();
     let Some(registry_item::Metadata::ModuleMetadata(metadata)) = told.metadata else { panic!("a module") };
     assert_eq!((metadata.versions.len(), metadata.versions[0].models.len()), (2, 1));
@@ -236,6 +253,56 @@ async fn items_of_other_kinds_are_kept_and_found() {
     let modules = ListModulesRequest { organization_id: Some(owner.organization.clone()), ..Default::default() };
     let listed: ListModulesResponse = owner.client.app("ListModules", modules).await.unwrap();
     assert_eq!(listed.modules.iter().map(|one| &*one.module_id).collect::<Vec<_>>(), ["acme:camera"]);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn versions_of_models_and_scripts_are_told_in_every_list_that_clients_know() {
+    use registry_item::Metadata::{MlModelMetadata, MlTrainingMetadata};
+    let world = World::new().await;
+    let owner = world.owner("Acme").await;
+    for (name, kind) in [("model", PackageType::MlModel), ("script", PackageType::MlTraining)] {
+        let request = CreateRegistryItemRequest {
+            organization_id: owner.organization.clone(),
+            name: name.into(),
+            r#type: kind.into(),
+        };
+        owner.client.app::<_, CreateRegistryItemResponse>("CreateRegistryItem", request).await.unwrap();
+    }
+    let versions = async |name: &str| {
+        let told = item(&owner.client, &format!("{}:{name}", owner.organization)).await.unwrap();
+        #[allow(deprecated, reason = "old clients read the list that is deprecated")]
+        match told.metadata {
+            Some(MlModelMetadata(model)) => {
+                let detailed: Vec<_> = model.detailed_versions.into_iter().map(|one| one.version).collect();
+                assert_eq!(model.versions, detailed, "both lists");
+                detailed
+            }
+            Some(MlTrainingMetadata(script)) => script.versions.into_iter().map(|one| one.version).collect(),
+            other => panic!("{other:?}"),
+        }
+    };
+    for name in ["model", "script"] {
+        assert!(versions(name).await.is_empty(), "{name}: nothing was uploaded");
+    }
+    // Straight into the store: no operation uploads one yet.
+    let insert = |tx: &fleet::store::Tx<'_>| {
+        tx.run(
+            "INSERT INTO registry_versions (item_id, version, details, created_at)
+             SELECT i.id, v.version, i.details, 0 FROM registry_items i
+             CROSS JOIN (SELECT '1.10.0' AS version UNION ALL SELECT '1.2.0') v",
+            &[],
+        )?;
+        tx.run(
+            "INSERT INTO registry_files (item_id, version, platform, platform_tags, digest, bytes, uploaded_at)
+             SELECT item_id, version, 'any', '', '', 1, 0 FROM registry_versions",
+            &[],
+        )
+    };
+    world.server.context.store.write::<_, fleet::store::DbError>(insert).await.unwrap();
+    for name in ["model", "script"] {
+        assert_eq!(versions(name).await, ["1.2.0", "1.10.0"], "{name}");
+    }
     world.end().await;
 }
 

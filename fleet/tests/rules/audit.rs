@@ -4,22 +4,105 @@ use std::collections::BTreeSet;
 
 use api::pb::platform::{app::v1::*, fleet::v1::*};
 use bytes::Bytes;
-use fleet::{operations::OPERATIONS, store::DbError};
+use fleet::{operations::OPERATIONS, people, store::DbError};
 use prost::Message;
 use tonic::{Code, Request, Status, client::Grpc};
 
 use super::world::{Client, Owner, PATIENCE, Plain, World, code, engine::ON_POSTGRES};
 
-/// (operation, who, from where) of all that was ever written down.
-async fn written(world: &World) -> Vec<(String, String, String)> {
-    let sql = "SELECT operation, actor, from_address FROM audit ORDER BY happened_at, id";
-    let read = world
-        .server
-        .context
-        .store
-        .read::<_, DbError>(move |tx| tx.all(sql, &[], |row| Ok((row.text(0)?, row.text(1)?, row.text(2)?))));
+/// A row of the audit log.
+#[derive(Debug, Clone, PartialEq)]
+struct Row {
+    organization: String,
+    at: i64,
+    who: String,
+    from: String,
+    operation: String,
+    kind: String,
+    id: String,
+    detail: String,
+}
+
+/// All that was ever written down.
+async fn written(world: &World) -> Vec<Row> {
+    let sql = "SELECT organization_id, happened_at, actor, from_address, operation, resource_type, resource_id, detail
+               FROM audit ORDER BY happened_at, id";
+    let row = |row: &fleet::store::Row<'_>| {
+        let text = |n| row.text(n);
+        Ok(Row {
+            organization: text(0)?,
+            at: row.int(1)?,
+            who: text(2)?,
+            from: text(3)?,
+            operation: text(4)?,
+            kind: text(5)?,
+            id: text(6)?,
+            detail: text(7)?,
+        })
+    };
+    let read = world.server.context.store.read::<_, DbError>(move |tx| tx.all(sql, &[], row));
     read.await.unwrap()
 }
+
+/// What is new since then, in the order of its moments.
+async fn written_since(world: &World, before: &[Row]) -> Vec<Row> {
+    let mut new = written(world).await;
+    for row in before {
+        let at = new.iter().position(|one| one == row).expect("nothing that was written down goes");
+        new.remove(at);
+    }
+    new
+}
+
+/// Of each change: what it is a change of, and words that tell in which way.
+const CHANGES: [(&str, &str, &str); 46] = [
+    ("AddRole", "user", "operator of organization "),
+    ("ChangeRole", "user", " becomes owner of organization "),
+    ("CreateFragment", "fragment", "base"),
+    ("CreateKey", "api key", "\"organization operator\", operator of organization "),
+    ("CreateKeyFromExistingKeyAuthorizations", "api key", "\"organization operator\", operator of organization "),
+    ("CreateLocation", "organization", " \"North\""),
+    ("CreateLocationSecret", "location", "-"),
+    ("CreateModule", "registry item", "\"camera\""),
+    ("CreateOrganization", "organization", "Second"),
+    ("CreateOrganizationInvite", "invitation", "owner of organization "),
+    ("CreateRegistryItem", "registry item", "\"model\""),
+    ("CreateRobotPartSecret", "robot part", "-"),
+    ("DeleteFragment", "fragment", "\"ground\""),
+    ("DeleteKey", "api key", "\"organization operator\""),
+    ("DeleteLocation", "location", "\"Norden\""),
+    ("DeleteLocationSecret", "location", "-"),
+    ("DeleteOrganization", "organization", "\"Second\""),
+    ("DeleteOrganizationInvite", "invitation", ""),
+    ("DeleteOrganizationMember", "user", "member@example.org"),
+    ("DeleteRegistryItem", "registry item", "\"camera\""),
+    ("DeleteRobot", "robot", "\"leg\", parts "),
+    ("DeleteRobotPart", "robot part", "\"arm-main\" of robot "),
+    ("DeleteRobotPartSecret", "robot part", "-"),
+    ("MarkPartAsMain", "robot part", ""),
+    ("MarkPartForRestart", "robot part", ""),
+    ("NewRobot", "location", " \"arm\", main part "),
+    ("NewRobotPart", "robot", " \"wrist\""),
+    ("RemoveRole", "user", "owner of organization "),
+    ("ResendOrganizationInvite", "invitation", ""),
+    ("RetryUpdate", "robot part", "product 1"),
+    ("RotateKey", "api key", "\"organization operator\""),
+    ("ShareLocation", "location", "-"),
+    ("UnshareLocation", "location", "-"),
+    ("UpdateFragment", "fragment", "revision 2"),
+    ("UpdateLocation", "location", "name \"Norden\""),
+    ("UpdateLocationMetadata", "location", "2 bytes"),
+    ("UpdateModule", "registry item", "\"camera\""),
+    ("UpdateOrganization", "organization", "namespace \"acme\""),
+    ("UpdateOrganizationInviteAuthorizations", "invitation", "operator of organization "),
+    ("UpdateOrganizationMetadata", "organization", "2 bytes"),
+    ("UpdateRegistryItem", "registry item", "\"model\""),
+    ("UpdateRobot", "robot", "name \"leg\""),
+    ("UpdateRobotMetadata", "robot", "2 bytes"),
+    ("UpdateRobotPart", "robot part", "name"),
+    ("UpdateRobotPartMetadata", "robot part", "2 bytes"),
+    ("UploadModuleFile", "registry item", "\"camera\" 1.0.0 any, 5 bytes, sha256 2770"),
+];
 
 /// Any operation; the messages of an upload are several.
 async fn call(client: &Client, path: &str, messages: Vec<Bytes>) -> Result<Bytes, Status> {
@@ -75,16 +158,25 @@ impl Walk<'_> {
             self.refused("an empty request", &self.owner.client, path, vec![Bytes::new()]).await;
         }
         let before = written(self.world).await;
+        let clock = &self.world.server.context.clock;
+        let began = clock.now();
+        let asked = messages.concat();
         let done = call(&self.owner.client, path, messages).await;
         let done = done.unwrap_or_else(|refused| panic!("{path}: {refused}"));
-        let after = written(self.world).await;
+        let ended = clock.now();
         let by = format!("api-key:{}", self.owner.key_id);
-        let mut new = after.clone();
-        for row in before {
-            let at = new.iter().position(|one| *one == row).expect("nothing that was written down goes");
-            new.remove(at);
-        }
-        assert_eq!(new, [(operation.to_owned(), by, "127.0.0.1".to_owned())]);
+        let new = written_since(self.world, &before).await;
+        let [row] = &new[..] else { panic!("{operation}: one row, not {new:?}") };
+        assert_eq!((&*row.operation, &*row.who, &*row.from), (operation, &*by, "127.0.0.1"));
+        assert!((began..=ended).contains(&row.at), "{row:?}: between {began} and {ended}");
+        let (_, kind, words) = CHANGES.iter().find(|change| change.0 == operation).expect("in the table");
+        assert_eq!(row.kind, *kind, "{row:?}");
+        assert!(row.detail.contains(words) && row.detail.is_empty() == words.is_empty(), "{row:?}: {words:?}");
+        // A registry item is told by a name that people know, and by an id of its own.
+        let told = [asked, done.to_vec()].concat();
+        let told = String::from_utf8_lossy(&told);
+        assert!(told.contains(&row.id) || row.kind == "registry item" && row.id.len() == 36, "{row:?}: {told:?}");
+        assert!(told.contains(&row.organization) || row.organization == self.owner.organization, "{row:?}");
         self.seen.insert(operation);
         done
     }
@@ -109,7 +201,7 @@ async fn every_change_is_written_down_once_and_nothing_that_was_refused() {
     let world = World::new().await;
     let (owner, other) = (world.owner("Acme").await, world.owner("Other").await);
     let operator = world.key(&owner, "operator", "organization", &owner.organization).await;
-    let member = fleet::people::add(&world.server.context, "member@example.org", None).await.unwrap().user_id;
+    let member = people::add(&world.server.context, "member@example.org", None).await.unwrap().user_id;
     let stranger = other.client.clone();
     let mut walk = Walk { world: &world, owner: &owner, operator, stranger, seen: BTreeSet::new() };
     places_and_machines(&mut walk, &other).await;
@@ -123,6 +215,101 @@ async fn every_change_is_written_down_once_and_nothing_that_was_refused() {
     };
     let names = OPERATIONS.iter().filter_map(|row| row.path.rsplit('/').next());
     assert_eq!(walk.seen, names.filter(is_change).collect(), "every operation that changes something was called");
+    world.end().await;
+}
+
+/// (operation, kind, id, words, whether it belongs to the organization)
+type Expected<'e> = (&'e str, &'e str, &'e str, String, bool);
+
+/// Exactly these rows are new, in any order.
+async fn expect_since(
+    world: &World,
+    before: &mut Vec<Row>,
+    what: &str,
+    by: (&str, &str),
+    expected: &[Expected<'_>],
+    of: &str,
+) {
+    let mut new = written_since(world, before).await;
+    before.extend(new.clone());
+    for (operation, kind, id, words, belongs) in expected {
+        let row = new.iter().position(|row| {
+            (&*row.operation, &*row.kind, &*row.id, row.organization.is_empty()) == (*operation, *kind, *id, !belongs)
+        });
+        let row = new.remove(row.unwrap_or_else(|| panic!("{what}: no {operation} of {kind} {id}: {new:?}")));
+        assert_eq!((&*row.who, &*row.from), by, "{what}: {row:?}");
+        assert!(row.detail.contains(words), "{what}: {row:?}, not {words:?}");
+        assert_eq!(row.organization, if *belongs { of } else { "" }, "{what}: {row:?}");
+    }
+    assert!(new.is_empty(), "{what}: more than that: {new:?}");
+}
+
+#[tokio::test]
+async fn what_is_done_on_the_server_itself_and_by_a_link_is_written_down_too() {
+    let world = World::new().await;
+    let context = &world.server.context;
+    let mut before = written(&world).await;
+    let here = ("local", "127.0.0.1");
+    let owner = world.owner("Acme").await;
+    let of = &*owner.organization;
+    let founded = [
+        ("CreateOrganization", "organization", of, "Acme".to_owned(), true),
+        ("CreateKey", "api key", &*owner.key_id, format!("owner of organization {of}"), true),
+    ];
+    expect_since(&world, &mut before, "init", here, &founded, of).await;
+
+    let role = Some((of, fleet::authz::Role::Operator));
+    let ann = people::add(context, "ann@example.org", role).await.unwrap();
+    let added = [
+        ("user add", "user", &*ann.user_id, "ann@example.org".to_owned(), false),
+        ("CreateKey", "api key", &*ann.key_id, ann.user_id.clone(), false),
+        ("user add", "user", &*ann.user_id, format!("operator of organization {of}"), true),
+    ];
+    expect_since(&world, &mut before, "user add", here, &added, of).await;
+    let more = people::key(context, "ann@example.org").await.unwrap();
+    let made = [("CreateKey", "api key", &*more.key_id, ann.user_id.clone(), false)];
+    expect_since(&world, &mut before, "user key", here, &made, of).await;
+
+    let invite = async |email: &str| people::invite(context, of, email, fleet::authz::Role::Owner).await.unwrap();
+    let first = invite("bob@example.org").await;
+    let invited = [("user invite", "invitation", "bob@example.org", format!("owner of organization {of}"), true)];
+    expect_since(&world, &mut before, "user invite", here, &invited, of).await;
+    let second = invite("bob@example.org").await;
+    let again = [("user invite", "invitation", "bob@example.org", "another link".to_owned(), true)];
+    expect_since(&world, &mut before, "another link", here, &again, of).await;
+
+    let from = "192.0.2.7".parse().unwrap();
+    let secret = |path: &str| path.strip_prefix(people::PATH).unwrap().to_owned();
+    assert!(people::accept(context, &secret(&first), "", from).await.unwrap().is_err(), "the first link has ended");
+    expect_since(&world, &mut before, "a link that has ended", here, &[], of).await;
+    let Ok(accepted) = people::accept(context, &secret(&second), "", from).await.unwrap() else {
+        panic!("the second lives")
+    };
+    let bob = accepted.issued.expect("a key for somebody new");
+    let accepted = [
+        ("user add", "user", &*bob.user_id, "bob@example.org".to_owned(), false),
+        ("CreateKey", "api key", &*bob.key_id, bob.user_id.clone(), false),
+        ("AcceptInvite", "user", &*bob.user_id, format!("bob@example.org: owner of organization {of}"), true),
+    ];
+    expect_since(&world, &mut before, "a link", ("nobody", "192.0.2.7"), &accepted, of).await;
+
+    // An invitation without a link is accepted by signing in.
+    let other = world.owner("Other").await;
+    let of = &*other.organization;
+    let request = CreateOrganizationInviteRequest {
+        organization_id: of.to_owned(),
+        email: "ann@example.org".into(),
+        authorizations: Vec::new(),
+        send_email_invite: Some(false),
+    };
+    let done = other.client.app::<_, CreateOrganizationInviteResponse>("CreateOrganizationInvite", request).await;
+    done.unwrap();
+    before = written(&world).await;
+    world.login("api-key", &ann.key_id, &ann.key).await.unwrap();
+    let by = format!("user:{} by api-key:{}", ann.user_id, ann.key_id);
+    let words = format!("ann@example.org: owner of organization {of}");
+    let accepted = [("AcceptInvite", "user", &*ann.user_id, words, true)];
+    expect_since(&world, &mut before, "a sign-in", (&by, "127.0.0.1"), &accepted, of).await;
     world.end().await;
 }
 

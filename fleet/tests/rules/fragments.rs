@@ -305,3 +305,67 @@ async fn modules_are_listed_with_the_public_ones_of_others() {
     assert_eq!(names, ["ours", "public"]);
     world.end().await;
 }
+
+#[tokio::test]
+async fn a_fragment_that_becomes_private_is_gone_from_the_machines_of_others_at_the_next_question() {
+    use api::pb::platform::app::agent::v1::{DeviceAgentConfigRequest, DeviceAgentConfigResponse};
+    let world = World::new().await;
+    let (owner, other) = (world.owner("Acme").await, world.owner("Other").await);
+    let id = fragment(&owner, "shared", Private).await;
+    let setting = |n: u8| format!(r#"{{"agent":{{"advanced_settings":{{"n":{n}}}}}}}"#);
+    let show = async |public: Option<bool>, config: Option<String>| {
+        let request = UpdateFragmentRequest {
+            id: id.clone(),
+            name: "shared".into(),
+            public,
+            fragment_config_json: config,
+            ..UpdateFragmentRequest::default()
+        };
+        owner.client.app::<_, UpdateFragmentResponse>("UpdateFragment", request).await.unwrap();
+    };
+    // Revision 2 while it is private, 3 when it is public.
+    show(None, Some(setting(2))).await;
+    show(Some(true), Some(setting(3))).await;
+    let mut devices = Vec::new();
+    for (whose, version) in [(&owner, ""), (&other, ""), (&owner, "2"), (&other, "2"), (&other, "3")] {
+        let location = whose.location(&format!("North {version}"), None).await;
+        let part = whose.main_part(&whose.machine(&location, "arm").await).await;
+        match version {
+            "" => {
+                let request = UpdateRobotPartRequest {
+                    id: part.id.clone(),
+                    name: part.name.clone(),
+                    robot_config_json: Some(format!(r#"{{"fragments":["{id}"]}}"#)),
+                    ..UpdateRobotPartRequest::default()
+                };
+                whose.client.app::<_, UpdateRobotPartResponse>("UpdateRobotPart", request).await.unwrap();
+            }
+            version => names(whose, &part, &id, version).await,
+        }
+        devices.push((world.login("robot-secret", &part.id, &part.secret).await.unwrap(), part.id));
+    }
+    let told = async || {
+        let mut told = Vec::new();
+        for (device, part) in &devices {
+            let request = DeviceAgentConfigRequest { id: part.clone(), ..DeviceAgentConfigRequest::default() };
+            let path = "/platform.app.agent.v1.AgentDeviceService/DeviceAgentConfig";
+            // Twice: the second answer is the one that is kept.
+            let [one, two] = [(); 2].map(|()| device.call::<_, DeviceAgentConfigResponse>(path, request.clone()));
+            let (one, two) = (one.await.unwrap(), two.await.unwrap());
+            assert_eq!(one.advanced_settings, two.advanced_settings);
+            let value = one.advanced_settings.and_then(|all| all.fields.get("n").cloned());
+            told.push(value.and_then(|value| match value.kind {
+                Some(prost_types::value::Kind::NumberValue(n)) => Some(n),
+                _ => None,
+            }));
+        }
+        told
+    };
+    let public = [Some(3.0), Some(3.0), Some(2.0), None, Some(3.0)];
+    assert_eq!(told().await, public, "public: not what it was while it was private");
+    show(Some(false), None).await;
+    assert_eq!(told().await, [Some(3.0), None, Some(2.0), None, None], "private: its own organization's machines");
+    show(Some(true), None).await;
+    assert_eq!(told().await, public, "public again");
+    world.end().await;
+}

@@ -32,7 +32,13 @@ async fn claim(client: Client, organization: String, namespace: String) -> Code 
 async fn an_update_of_an_organization_changes_what_it_names() {
     let world = World::new().await;
     let owner = world.owner("Acme").await;
-    let import = FragmentImport { fragment_id: "00000000-0000-4000-8000-000000000000".into(), ..Default::default() };
+    let request = CreateFragmentRequest {
+        name: "base".into(),
+        organization_id: owner.organization.clone(),
+        ..CreateFragmentRequest::default()
+    };
+    let base: CreateFragmentResponse = owner.client.app("CreateFragment", request).await.unwrap();
+    let import = FragmentImport { fragment_id: base.fragment.unwrap().id, ..Default::default() };
     let list = FragmentImportList { fragments: vec![import] };
     let change = UpdateOrganizationRequest {
         name: Some("  Werk Süd ".into()),
@@ -178,5 +184,53 @@ async fn a_key_has_roles_of_one_organization_a_name_and_a_secret_that_is_shown_o
     assert!(one.name.contains(|letter: char| letter.is_ascii_digit()), "{}", one.name);
     assert!(!format!("{listed:?}").contains(&named.key), "a key is shown once");
     assert_eq!(named.id.split('-').map(str::len).collect::<Vec<_>>(), [8, 4, 4, 4, 12], "a UUID");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn new_machines_begin_with_fragments_that_are_there_and_may_be_used() {
+    let world = World::new().await;
+    let (owner, other) = (world.owner("Acme").await, world.owner("Other").await);
+    let make = async |whose: &Owner, name: &str, visibility: FragmentVisibility| {
+        let request = CreateFragmentRequest {
+            name: name.into(),
+            organization_id: whose.organization.clone(),
+            visibility: Some(visibility.into()),
+            ..CreateFragmentRequest::default()
+        };
+        let made: CreateFragmentResponse = whose.client.app("CreateFragment", request).await.unwrap();
+        made.fragment.unwrap().id
+    };
+    let own = make(&owner, "own", FragmentVisibility::Private).await;
+    let shared = make(&other, "shared", FragmentVisibility::PublicUnlisted).await;
+    let hidden = make(&other, "hidden", FragmentVisibility::Private).await;
+    let import = |id: &str, version: &str| FragmentImport {
+        fragment_id: id.into(),
+        version: version.into(),
+        ..FragmentImport::default()
+    };
+    let set = async |fragments: Vec<FragmentImport>| {
+        let request =
+            UpdateOrganizationRequest { default_fragments: Some(FragmentImportList { fragments }), ..of(&owner) };
+        update(&owner.client, request).await.map(|now| now.default_fragments.unwrap_or_default().fragments.len())
+    };
+    let nothing = "00000000-0000-4000-8000-000000000000";
+    let odd = FragmentImport { prefix: Some("a\0b".into()), ..import(&own, "") };
+    let table = [
+        ("its own and one that is public", vec![import(&own, ""), import(&shared, "1")], Ok(2)),
+        ("no id", vec![import("", "")], Err(Code::InvalidArgument)),
+        ("not an id", vec![import(&own, ""), import("base", "")], Err(Code::InvalidArgument)),
+        ("of nothing", vec![import(nothing, "")], Err(Code::NotFound)),
+        ("somebody's private one", vec![import(&hidden, "")], Err(Code::NotFound)),
+        ("a version that never was", vec![import(&own, "9")], Err(Code::NotFound)),
+        ("a version with a bell", vec![import(&own, "\u{7}")], Err(Code::InvalidArgument)),
+        ("a prefix with NUL", vec![odd], Err(Code::InvalidArgument)),
+        ("too many", vec![import(&own, ""); 101], Err(Code::InvalidArgument)),
+    ];
+    for (case, fragments, expected) in table {
+        assert_eq!(set(fragments).await, expected, "{case}");
+        assert_eq!(update(&owner.client, of(&owner)).await.unwrap().default_fragments.unwrap().fragments.len(), 2);
+    }
+    assert_eq!(set(Vec::new()).await, Ok(0));
     world.end().await;
 }

@@ -11,13 +11,17 @@ import hashlib
 import inspect
 import json
 import sys
+import tempfile
 import urllib.request
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
+from google.protobuf.timestamp_pb2 import Timestamp
 from grpclib import GRPCError, Status
 from viam.app.app_client import APIKeyAuthorization, AppClient, Fragment
 from viam.app.viam_client import ViamClient
 from viam.proto.app import (
-    Authorization, AuthorizedPermissions, Model, ModuleFileInfo, RegistryItemStatus, Visibility,
+    Authorization, AuthorizedPermissions, LogOrder, Model, ModuleFileInfo, RegistryItemStatus, Visibility,
 )
 from viam.proto.app.packages import GetPackageRequest, PackageServiceStub, PackageType
 from viam.proto.app.robot import LogRequest, RobotServiceStub
@@ -49,7 +53,7 @@ async def refused(call, status):
 
 async def connect(url, key_id, key):
     credentials = Credentials(type="api-key", payload=key)
-    options = DialOptions(auth_entity=key_id, credentials=credentials, insecure=True)
+    options = DialOptions(auth_entity=key_id, credentials=credentials, insecure=url.startswith("http:"))
     return await ViamClient.create_from_dial_options(options, app_url=url)
 
 
@@ -99,11 +103,17 @@ async def machines(app, location):
     with_secret = await app.create_robot_part_secret(second)
     assert len(with_secret.secrets) == 2
     await app.delete_robot_part_secret(second, with_secret.secrets[0].id)
-    await app.delete_robot_part(second)
     updated = await app.update_robot_part(main.id, main.name, {"n": 10}, last_known_update=main.last_updated)
     assert updated.robot_config == {"n": 10}, updated.robot_config
     await refused(app.update_robot_part(main.id, main.name, {"n": 11}, main.last_updated), Status.ABORTED)
     assert (await app.get_robot_part(main.id)).robot_config_json == '{"n":10}'
+    with tempfile.TemporaryDirectory() as folder:
+        saved = Path(folder, "part.json")
+        await app.get_robot_part(main.id, dest=str(saved), indent=2)
+        assert saved.read_text() == '{\n  "n": 10\n}', saved.read_text()
+        await app.get_robot_part(second, dest=str(saved))
+        assert json.loads(saved.read_text()) == {}, "a part that was never configured can be saved too"
+    await app.delete_robot_part(second)
     assert len(await app.get_robot_part_history(main.id)) == 1
     assert list(await app.get_robot_part_logs(main.id)) == []
     return robot, main.id
@@ -130,6 +140,46 @@ async def logs(client, app, part):
     assert [one.message for one in kept] == [f"line {n}" for n in reversed(range(count))], "newest first, each once"
     assert len(await app.get_robot_part_logs(part, filter="line 0")) == 1
     assert await app.get_robot_part_logs(part, log_levels=["error"]) == []
+
+
+async def pages_of_logs(client, app, part):
+    """More lines than a page of the server's has: the library asks for one after the other."""
+    device = RobotServiceStub(client._channel)
+    begin, entries = datetime.now(timezone.utc), []
+    times = [begin + timedelta(milliseconds=n) for n in range(250)]
+    for n, moment in enumerate(times):
+        time = Timestamp()
+        time.FromDatetime(moment)
+        entries.append(LogEntry(level="warn", message=f"page {n}", logger_name="pages.of", time=time))
+    await device.Log(LogRequest(id=part, logs=entries), metadata=client._metadata)
+
+    async def read(**wanted):
+        return [one.message for one in await app.get_robot_part_logs(part, filter="page ", **wanted)]
+
+    newest = [f"page {n}" for n in reversed(range(250))]
+    for count, expected in [(0, newest), (100, newest[:100]), (130, newest[:130]), (250, newest), (300, newest)]:
+        assert await read(num_log_entries=count) == expected, count
+    assert await read() == newest[:100], "100 unless asked otherwise"
+    every = {"num_log_entries": 0}
+    assert await read(order=LogOrder.LOG_ORDER_ASCENDING, **every) == newest[::-1]
+    later = await read(start=times[200], order=LogOrder.LOG_ORDER_ASCENDING, **every)
+    assert later[-1] == "page 249" and len(later) in (49, 50), later
+    assert await read(start=times[0] - timedelta(seconds=1), range="10m", **every) == newest
+    assert await read(end=times[0] - timedelta(seconds=1), range="1h", **every) == []
+    await refused(app.get_robot_part_logs(part, start=times[0], end=times[9], range="10m"), Status.INVALID_ARGUMENT)
+    assert await read(log_levels=["warn"], **every) == newest
+    try:
+        await read(num_log_entries=-1)
+    except ValueError:
+        pass
+    else:
+        raise AssertionError("the library takes no negative count")
+    with tempfile.TemporaryDirectory() as folder:
+        saved = Path(folder, "part.log")
+        assert await read(dest=str(saved), **every) == newest
+        # Of each line: when, level, who, file and line of code, and the text behind that.
+        lines = [line.split("\t") for line in saved.read_text().splitlines()]
+        assert [(one[1], one[2], one[3][64:]) for one in lines] == [("WARN", "pages", text) for text in newest], lines[0]
 
 
 async def fragments(app, org):
@@ -289,6 +339,7 @@ async def main(url, key_id, key, org, outsider):
     location = await locations(app, org, second)
     robot, part = await machines(app, location)
     await logs(client, app, part)
+    await pages_of_logs(client, app, part)
     await fragments(app, org)
     await registry(app, org, robot, part)
     await modules(app, url, client, org)

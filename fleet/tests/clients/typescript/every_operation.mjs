@@ -133,6 +133,25 @@ async function logs({ appRobotApi }, app, url, seen, part) {
   same((await app.getRobotPartLogs(part, undefined, ['error'])).logs.length, 0, 'errors');
 }
 
+/** More lines than a page has, gone through by token. */
+async function pagesOfLogs({ appRobotApi }, app, url, token, part) {
+  const begin = Date.now();
+  const logs = Array.from({ length: 250 }, (_, n) => (
+    { level: 'warn', message: `page ${n}`, loggerName: 'pages', time: new Date(begin + n).toISOString() }));
+  await raw(url, token, 'viam.app.v1.RobotService/Log', appRobotApi.LogRequest.fromJson({ id: part, logs }));
+  const found = [];
+  let [at, pages] = ['', 0];
+  do {
+    const page = await app.getRobotPartLogs(part, 'page ', ['warn'], at);
+    same(page.logs.length > 0, true, 'a page that is empty');
+    found.push(...page.logs.map((one) => one.message));
+    [at, pages] = [page.nextPageToken, pages + 1];
+    if (at !== '') await refused(app.getRobotPartLogs(part, 'other', ['warn'], at), CODE.invalid);
+  } while (at !== '');
+  same(pages > 1, true, 'pages');
+  same(found, logs.map((one) => one.message).reverse(), 'every line once');
+}
+
 async function fragments({ Struct, appApi }, app, org, robot) {
   const { UNSPECIFIED, PUBLIC_UNLISTED } = appApi.FragmentVisibility;
   const made = await app.createFragment(org, 'base', Struct.fromJson({ a: 1 }));
@@ -292,6 +311,7 @@ export async function run(VIAM, { url, keyId, key, org, outsider }, native) {
   const location = await locations(app, org, second);
   const { robot, part } = await machines(VIAM, app, location);
   await logs(VIAM, app, url, token, part);
+  await pagesOfLogs(VIAM, app, url, token.token, part);
   await fragments(VIAM, app, org, robot);
   await registry(VIAM, app, org);
   await modules(VIAM, app, url, token, org);
