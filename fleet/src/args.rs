@@ -132,7 +132,7 @@ pub struct Serve {
     /// Calls a second of one key or device, over some seconds; what devices ask for counts a tenth. 0: no limit.
     #[arg(long, value_name = "NUMBER", default_value_t = Limits::default().calls_per_key)]
     pub calls_per_key: u32,
-    /// Streams that one key or device may have open. 0: no limit.
+    /// Streams that one key or device may have open, or one address without a key. 0: no limit.
     #[arg(long, value_name = "NUMBER", default_value_t = Limits::default().streams_per_key)]
     pub streams_per_key: u32,
     /// Connections that one key or device may hold. 0: no limit. Not given: a quarter of --max-connections.

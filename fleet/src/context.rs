@@ -12,6 +12,7 @@ use crate::{
     changes::Changes,
     clock::Clock,
     edge::{metrics::Metrics, proxy::Network, throttle::Throttle},
+    limits::Waits,
     logs::Logs,
     mail::Mail,
     memory::Memory,
@@ -27,7 +28,7 @@ pub struct Context {
     /// Everything that is kept.
     pub store: Store,
     /// Who is calling.
-    pub authn: Authn,
+    pub authn: Arc<Authn>,
     /// May they.
     pub authz: Authz,
     /// What of the database is remembered, and forgotten when it changes.
@@ -48,7 +49,7 @@ pub struct Context {
     pub releases: releases::Watched,
     /// Taken by each upload under way.
     pub uploads: Semaphore,
-    /// How long one of them may be silent.
+    /// How long hardly anything may come of one of them.
     pub upload_idle: Duration,
     /// The bytes of uploads.
     pub artifacts: Arc<dyn Artifacts>,
@@ -62,6 +63,8 @@ pub struct Context {
     pub clock: Clock,
     /// What was done, counted.
     pub metrics: Metrics,
+    /// How long callers are waited for, and wait.
+    pub waits: Waits,
     /// How much each caller gets.
     pub throttle: Arc<Throttle>,
     /// Proxies in front, which say where a call really comes from.

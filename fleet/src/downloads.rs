@@ -2,8 +2,8 @@
 //!
 //! Who asks shows a bearer token, or an API key (`key_id`, `key`), or what a device has (`part_id`, `secret`), in
 //! headers. A file never changes, so its digest is its ETag; a download that broke off goes on with `Range` and
-//! `If-Range`. It streams through one buffer, and ends when the caller's key does. Of a file that lies there damaged
-//! nobody gets all (`artifacts/trust.rs`).
+//! `If-Range`. It streams through one buffer, and ends when the caller's key does, or its roles change. Of a file that lies
+//! there damaged nobody gets all (`artifacts/trust.rs`).
 
 use std::{
     io,
@@ -231,8 +231,9 @@ impl HttpBody for Sending {
         if this.left == 0 {
             return Poll::Ready(None);
         }
-        if this.caller.is_revoked() {
-            return Poll::Ready(Some(Err(io::Error::other("the caller's key was deleted or changed"))));
+        // Who still may goes on with `Range`.
+        if this.caller.is_revoked() || this.caller.is_outdated() {
+            return Poll::Ready(Some(Err(io::Error::other("the caller's key was deleted, or its roles changed"))));
         }
         let piece = ready!(Pin::new(&mut this.pieces).poll_next(cx)).unwrap_or_else(|| {
             Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the artifact is shorter than it was"))

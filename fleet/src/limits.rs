@@ -39,8 +39,10 @@ pub const UPLOAD_INFO_BYTES_MAX: usize = 64 * 1024;
 pub const UPLOAD_CHUNK_BYTES: usize = 256 * 1024;
 /// Uploads at the same time; each keeps a chunk, a file and what is on its way in the connection.
 pub const UPLOADS_MAX: usize = 64;
-/// An upload from which nothing has come for this long is given up.
+/// An upload that was waited for this long, all in all, is given up …
 pub const UPLOAD_IDLE_MAX: Duration = Duration::from_secs(60);
+/// … while no more than this came of it: a kilobyte a second is less than any line has.
+pub const UPLOAD_LITTLE_BYTES: usize = 64 * 1024;
 /// Models, applications and the like of one registry item, each.
 pub const REGISTRY_LIST_MAX: usize = 1000;
 /// Everything that is said about one registry item, its page for people included.
@@ -68,5 +70,22 @@ pub const HEADERS_WITHIN: Duration = Duration::from_secs(20);
 pub const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(30);
 /// … and is closed when it does not answer for this long.
 pub const KEEP_ALIVE_WITHIN: Duration = Duration::from_secs(20);
+/// How long callers are waited for, and wait. What is usual is above; tests have less time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waits {
+    /// See [`CALL_WITHIN`].
+    pub call: Duration,
+    /// See [`FIRST_BYTE_WITHIN`].
+    pub first_byte: Duration,
+    /// See [`HEADERS_WITHIN`].
+    pub headers: Duration,
+}
+
+impl Default for Waits {
+    fn default() -> Self {
+        Self { call: CALL_WITHIN, first_byte: FIRST_BYTE_WITHIN, headers: HEADERS_WITHIN }
+    }
+}
+
 /// Calls that are running when the server is told to stop may finish within this.
 pub const DRAIN_WITHIN: Duration = Duration::from_secs(10);

@@ -27,7 +27,7 @@ use crate::{
     context::Context,
     edge::{self, Certificate, Edge, ServeError, TlsError, metrics::Metrics, proxy::Network, throttle},
     history, ids,
-    limits::{CONNECTIONS_MAX, STRANGER_FOR, UPLOAD_IDLE_MAX, UPLOADS_MAX},
+    limits::{CONNECTIONS_MAX, STRANGER_FOR, UPLOAD_IDLE_MAX, UPLOADS_MAX, Waits},
     logs::{self, Logs},
     mail::{self, Mail, MailSetupError},
     memory::{self, Memory},
@@ -64,10 +64,12 @@ pub struct Options {
     pub history_limits: history::Limits,
     /// Whether callers may create organizations.
     pub organizations_are_open: bool,
-    /// An upload from which nothing has come for this long is given up.
+    /// An upload of which hardly anything has come for this long is given up.
     pub upload_idle: Duration,
     /// The key file counts from now on, whatever key the database was used with before.
     pub new_key: bool,
+    /// How long callers are waited for, and wait.
+    pub waits: Waits,
     /// How much each caller gets.
     pub limits: throttle::Limits,
     /// Connections at the same time.
@@ -105,6 +107,7 @@ impl Default for Options {
             organizations_are_open: true,
             new_key: false,
             upload_idle: UPLOAD_IDLE_MAX,
+            waits: Waits::default(),
             limits: throttle::Limits::default(),
             connections_max: CONNECTIONS_MAX,
             stranger_for: STRANGER_FOR,
@@ -256,7 +259,7 @@ pub async fn context(
         return Err(StartError::OtherKey { path: options.folder.join(KEY_FILE) });
     }
     Ok(Context {
-        authn,
+        authn: Arc::new(authn),
         authz: Authz::new(store.clone(), memory.ancestry.clone()),
         presence: memory.presence.clone(),
         changes: memory.changes.clone(),
@@ -274,6 +277,7 @@ pub async fn context(
         sweeping: tokio::sync::Mutex::default(),
         server: ids::new_id(),
         metrics: Metrics::default(),
+        waits: options.waits,
         throttle: Arc::new(throttle::Throttle::new(options.limits)),
         trusted_proxies: options.trusted_proxies.clone(),
         folder: options.folder.clone(),

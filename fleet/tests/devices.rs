@@ -7,6 +7,8 @@ mod engine;
 mod configuration;
 #[path = "devices/lines.rs"]
 mod lines;
+#[path = "devices/tails.rs"]
+mod tails;
 #[path = "devices/wishes.rs"]
 mod wishes;
 
@@ -53,6 +55,9 @@ const OTHER_PART: &str = "00000000-0000-4000-8000-000000000006";
 const OWNER: &str = "00000000-0000-4000-8000-000000000007";
 const OPERATOR: &str = "00000000-0000-4000-8000-000000000008";
 const STRANGER: &str = "00000000-0000-4000-8000-000000000009";
+
+/// Longer than anything here takes on a loaded machine; only a hang reaches it.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 struct World {
     server: Running,

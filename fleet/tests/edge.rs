@@ -18,5 +18,7 @@ mod refusals;
 mod renewal;
 #[path = "edge/rest.rs"]
 mod rest;
+#[path = "edge/slow.rs"]
+mod slow;
 #[path = "edge/strangers.rs"]
 mod strangers;

@@ -7,6 +7,8 @@ use std::{
     process::{Child, Command},
 };
 
+#[path = "program/renewal.rs"]
+mod renewal;
 mod world;
 
 #[path = "program/starting.rs"]

@@ -39,6 +39,8 @@ const WRONG: &str = "the id or the secret is wrong, or it was deleted";
 /// The same for tokens.
 const NO_TOKEN: &str = "this call needs a bearer token: ask for one with Authenticate";
 const BAD_TOKEN: &str = "the token is not valid any more: authenticate again";
+/// The same for calls that stay open.
+const ENDED: &str = "the key was deleted or changed: authenticate again";
 
 /// Somebody, and where the call came from. Cheap to clone.
 #[derive(Clone)]
@@ -119,10 +121,15 @@ impl Caller {
         self.session.moved()
     }
 
-    /// Whether its key or secret was deleted, rotated or given other roles since the call began, or has ended. A call
-    /// that stays open (a tail) asks every second and ends.
+    /// Whether its key or secret was deleted or rotated since the call began, or has ended. A call that stays open (a
+    /// tail) asks every second and ends.
     pub fn is_revoked(&self) -> bool {
         self.session.is_revoked()
+    }
+
+    /// Whether it may have other roles by now than when the call began: [`Authn::again`] tells.
+    pub fn is_outdated(&self) -> bool {
+        self.session.is_outdated()
     }
 }
 
@@ -187,13 +194,28 @@ impl Authn {
     /// Who holds this token. The usual case touches no database.
     pub async fn caller(&self, token: Option<&str>, from: IpAddr) -> Result<Caller, Refusal> {
         let token = token.ok_or_else(|| Refusal::unauthenticated(NO_TOKEN))?;
+        let claim = self.signer.open(token).ok_or_else(|| Refusal::unauthenticated(BAD_TOKEN))?;
+        self.holder(&claim, from).await
+    }
+
+    /// Whoever calls, as it is by now: for a call that stays open. Refused if its key or secret is not good any more.
+    pub async fn again(&self, caller: &Caller) -> Result<Caller, Refusal> {
+        if caller.is_revoked() {
+            return Err(Refusal::unauthenticated(ENDED));
+        }
+        match &caller.session.claim {
+            Some(claim) if caller.is_outdated() => self.holder(claim, caller.from).await,
+            _ => Ok(caller.clone()),
+        }
+    }
+
+    async fn holder(&self, claim: &Claim, from: IpAddr) -> Result<Caller, Refusal> {
         let bad = || Refusal::unauthenticated(BAD_TOKEN);
-        let claim = self.signer.open(token).ok_or_else(bad)?;
         let remembered = self.memory.freshness.is_current().then(|| self.memory.sessions.get(&claim.session()));
         let session = match remembered.flatten().filter(|session| !session.is_over()) {
             Some(session) => session,
             // Not known, or ended this very moment: of that its own token may not be the reason.
-            None => self.load(&claim).await?.ok_or_else(bad)?,
+            None => self.load(claim).await?.ok_or_else(bad)?,
         };
         if session.generation != claim.generation() || session.is_revoked() {
             return Err(bad());
@@ -212,6 +234,7 @@ impl Authn {
             };
             let mut session = Session::new(who, generation, read_at);
             session.ends = ends.map(|at| (at, self.clock.clone()));
+            session.claim = Some(claim.clone());
             let session = sessions.remember(claim.session(), session, before);
             if session.is_some() {
                 return Ok(session);

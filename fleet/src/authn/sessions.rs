@@ -1,8 +1,9 @@
 //! What callers may do, remembered from their last call, so that the usual call asks no database.
 //!
 //! Each session knows how far the news had come when it was read (`store/news.rs`). News makes sessions that are older
-//! end: their next call is looked up afresh, and calls that are still open hear of it. Where something moved, nobody ends:
-//! who is called by whom stays, and only calls that stay open have to ask once more whether they may.
+//! end: their next call is looked up afresh, and calls that are still open hear of it. Where a key or a secret is gone,
+//! they end; where roles changed, they look up who they are by now and whether that one may. Where something moved,
+//! nobody is somebody else, and only calls that stay open have to ask once more whether they may.
 
 use std::{
     collections::HashMap,
@@ -12,7 +13,7 @@ use std::{
     },
 };
 
-use super::Who;
+use super::{Who, tokens::Claim};
 use crate::{
     clock::{Clock, Millis},
     store::news::{News, Numbered},
@@ -28,16 +29,38 @@ pub(super) struct Session {
     pub(super) generation: u64,
     /// The newest news when this was read.
     read_at: i64,
+    /// Under what it is looked up again; nothing of who has no token.
+    pub(super) claim: Option<Claim>,
     /// When a key that a sign-in gave ends.
     pub(super) ends: Option<(Millis, Clock)>,
     /// Rises when something moved: what it may see may be less.
     moved: AtomicU64,
+    /// Other roles may have been given since.
+    outdated: AtomicBool,
     revoked: AtomicBool,
+}
+
+/// How a session ends by news.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum End {
+    /// Its holder may have other roles by now.
+    Outdated,
+    /// Its key or secret is not good any more.
+    Revoked,
 }
 
 impl Session {
     pub(super) fn new(who: Who, generation: u64, read_at: i64) -> Self {
-        Self { who, generation, read_at, ends: None, moved: AtomicU64::new(0), revoked: AtomicBool::new(false) }
+        Self {
+            who,
+            generation,
+            read_at,
+            claim: None,
+            ends: None,
+            moved: AtomicU64::new(0),
+            outdated: AtomicBool::new(false),
+            revoked: AtomicBool::new(false),
+        }
     }
 
     pub(super) fn moved(&self) -> u64 {
@@ -46,11 +69,22 @@ impl Session {
 
     /// Ended by news, and not by its own time.
     pub(super) fn is_over(&self) -> bool {
-        self.revoked.load(Ordering::Acquire)
+        self.is_outdated() || self.revoked.load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_outdated(&self) -> bool {
+        self.outdated.load(Ordering::Acquire)
     }
 
     pub(super) fn is_revoked(&self) -> bool {
         self.revoked.load(Ordering::Acquire) || self.ends.as_ref().is_some_and(|(at, clock)| *at <= clock.now())
+    }
+
+    fn end(&self, how: End) {
+        match how {
+            End::Outdated => self.outdated.store(true, Ordering::Release),
+            End::Revoked => self.revoked.store(true, Ordering::Release),
+        }
     }
 }
 
@@ -87,9 +121,15 @@ impl Sessions {
         }
         // Another call may have been faster; its holders must hear what ours hear.
         let session = known.entry(key).or_insert_with(|| Arc::new(Session::new(Who::Nobody, 0, i64::MIN)));
-        let differs = (session.generation, &session.who) != (found.generation, &found.who);
-        if differs && session.read_at <= found.read_at {
-            session.revoked.store(true, Ordering::Release);
+        let end = match (session.generation == found.generation, session.who == found.who) {
+            (true, true) => None,
+            (true, false) => Some(End::Outdated),
+            (false, _) => Some(End::Revoked),
+        };
+        if let Some(end) = end
+            && session.read_at <= found.read_at
+        {
+            session.end(end);
             *session = Arc::new(found);
         }
         Some(session.clone())
@@ -101,7 +141,7 @@ impl Sessions {
         if known.get(key).is_some_and(|session| session.generation == generation)
             && let Some(session) = known.remove(key)
         {
-            session.revoked.store(true, Ordering::Release);
+            session.end(End::Revoked);
         }
     }
 
@@ -114,18 +154,18 @@ impl Sessions {
                 session.moved.fetch_add(1, Ordering::AcqRel);
             }
         }
-        let over = Over::of(told);
+        let over = Over::told(told);
         if over.is_nothing() {
             return;
         }
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         self.revocations.fetch_add(1, Ordering::AcqRel);
         known.retain(|_, session| {
-            let ends = over.since(&session.who).is_some_and(|number| session.read_at < number);
-            if ends {
-                session.revoked.store(true, Ordering::Release);
+            let end = over.of_session(session);
+            if let Some(end) = end {
+                session.end(end);
             }
-            !ends
+            end.is_none()
         });
     }
 }
@@ -141,7 +181,7 @@ struct Over<'a> {
 }
 
 impl<'a> Over<'a> {
-    fn of(told: &'a [Numbered]) -> Self {
+    fn told(told: &'a [Numbered]) -> Self {
         let mut over = Self::default();
         for (number, news) in told {
             let (list, about) = match news {
@@ -166,17 +206,21 @@ impl<'a> Over<'a> {
         self.everybody.is_none() && lists.iter().all(|list| list.is_empty())
     }
 
-    fn since(&self, who: &Who) -> Option<i64> {
+    /// How it ends, by news that it did not know when it was read.
+    fn of_session(&self, session: &Session) -> Option<End> {
         let of = |list: &HashMap<&str, i64>, id: &str| list.get(id).copied();
-        let own = match who {
-            Who::ApiKey { id, user, .. } => of(&self.keys, id)
-                .max(of(&self.identities, id))
-                .max(user.as_ref().and_then(|user| of(&self.identities, user))),
-            Who::Part { part } => of(&self.parts, part),
-            Who::LocationSecret { part, location } => of(&self.parts, part).max(of(&self.locations, location)),
-            Who::Local | Who::Nobody => None,
+        let (gone, changed) = match &session.who {
+            Who::ApiKey { id, user, .. } => {
+                let of_user = user.as_ref().and_then(|user| of(&self.identities, user));
+                (of(&self.keys, id), of(&self.identities, id).max(of_user))
+            }
+            Who::Part { part } => (of(&self.parts, part), None),
+            Who::LocationSecret { part, location } => (of(&self.parts, part).max(of(&self.locations, location)), None),
+            Who::Local | Who::Nobody => (None, None),
         };
-        own.max(self.everybody)
+        let is_new = |number: Option<i64>| number.is_some_and(|number| session.read_at < number);
+        let outdated = is_new(changed.max(self.everybody)).then_some(End::Outdated);
+        is_new(gone).then_some(End::Revoked).or(outdated)
     }
 }
 
@@ -203,7 +247,8 @@ mod tests {
         sessions.hear(&[(6, News::Rights)]);
         assert_eq!((new.moved(), new.is_revoked()), (1, false), "to be looked at again, and nobody else");
         sessions.hear(&[(7, News::Everything)]);
-        assert!(new.is_revoked() && other.is_revoked());
+        assert!(new.is_outdated() && other.is_outdated(), "whoever they are is to be looked up …");
+        assert!(!new.is_revoked() && !other.is_revoked(), "… and nobody knows that their keys are gone");
     }
 
     #[test]
@@ -214,24 +259,32 @@ mod tests {
         };
         let device =
             |read_at| Session::new(Who::LocationSecret { part: "arm".into(), location: "north".into() }, 0, read_at);
-        let table: [(&str, Vec<Numbered>, [bool; 4]); 6] = [
-            ("nothing that ends anybody", vec![(9, News::Tree), (10, News::Part("arm".into()))], [false; 4]),
-            ("a key", vec![(9, News::Key("x".into())), (10, News::Key("a".into()))], [true, false, false, false]),
-            ("a person", vec![(9, News::Identity("ann".into())), (10, News::Tree)], [false, true, false, false]),
-            ("old news and new", vec![(5, News::Key("a".into())), (8, News::Key("b".into()))], [false; 4]),
+        let (none, changed, gone) = (None, Some(End::Outdated), Some(End::Revoked));
+        type Case = (&'static str, Vec<Numbered>, [Option<End>; 4]);
+        let table: [Case; 8] = [
+            ("nothing that ends anybody", vec![(9, News::Tree), (10, News::Part("arm".into()))], [none; 4]),
+            ("a key", vec![(9, News::Key("x".into())), (10, News::Key("a".into()))], [gone, none, none, none]),
+            ("a key's roles", vec![(9, News::Identity("a".into()))], [changed, none, none, none]),
             (
-                "a part",
-                vec![(8, News::Key("b".into())), (9, News::PartGone("arm".into()))],
-                [false, false, true, false],
+                "its roles, and then itself",
+                vec![(9, News::Key("a".into())), (10, News::Identity("a".into()))],
+                [gone, none, none, none],
             ),
-            ("a location", vec![(9, News::LocationSecrets("north".into()))], [false, false, true, false]),
+            ("a person", vec![(9, News::Identity("ann".into())), (10, News::Tree)], [none, changed, none, none]),
+            ("old news and new", vec![(5, News::Key("a".into())), (8, News::Key("b".into()))], [none; 4]),
+            ("a part", vec![(8, News::Key("b".into())), (9, News::PartGone("arm".into()))], [none, none, gone, none]),
+            ("a location", vec![(9, News::LocationSecrets("north".into()))], [none, none, gone, none]),
         ];
         for (case, told, ended) in table {
             let sessions = Sessions::default();
             let all = [key("a", 8), person("b", 8), device(8), key("c", 8)];
             let all: Vec<_> = (0..).zip(all).map(|(n, one)| sessions.remember([n; 16], one, 0).unwrap()).collect();
             sessions.hear(&told);
-            let found: Vec<bool> = all.iter().map(|one| one.is_revoked()).collect();
+            let end = |one: &Session| match (one.is_revoked(), one.is_outdated()) {
+                (true, _) => Some(End::Revoked),
+                (false, outdated) => outdated.then_some(End::Outdated),
+            };
+            let found: Vec<_> = all.iter().map(|one| end(one)).collect();
             assert_eq!(found, ended, "{case}");
         }
     }
@@ -246,6 +299,12 @@ mod tests {
         let two = sessions.remember([1; 16], rotated, 0).unwrap();
         assert!(one.is_revoked() && !two.is_revoked());
         assert!(Arc::ptr_eq(&two, &sessions.remember([1; 16], key("a", 8), 0).unwrap()), "read earlier, found later");
+        let mut of_a_person = key("a", 10);
+        of_a_person.generation = 2;
+        of_a_person.who = Who::ApiKey { id: "a".into(), user: Some("ann".into()), grants: Vec::new() };
+        let changed = sessions.remember([1; 16], of_a_person, 0).unwrap();
+        assert!(two.is_outdated() && !two.is_revoked() && !changed.is_over());
+        let two = changed;
         sessions.forget(&[1; 16], 1);
         assert!(!two.is_revoked(), "a token of before ends nothing");
         sessions.forget(&[1; 16], 2);

@@ -118,17 +118,20 @@ fn new_id() -> HeaderValue {
 /// How often an open stream asks whether its key still counts.
 const REVOKED_LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// When the server stops, or the caller's key is no longer good.
+/// When the server stops, or the caller's key is no longer good. Whoever has any key may ask for what goes on here.
 fn ends(context: &Context, caller: &Caller) -> impl Future<Output = Status> + Send + 'static {
-    let (mut draining, caller) = (context.draining.clone(), caller.clone());
+    let (mut draining, authn, mut caller) = (context.draining.clone(), context.authn.clone(), caller.clone());
     async move {
         loop {
             tokio::select! {
                 _ = draining.wait_for(|draining| *draining) => return Refusal::from(DbError::Closed).into(),
                 () = tokio::time::sleep(REVOKED_LOOK_EVERY) => {}
             }
-            if caller.is_revoked() {
-                return Refusal::unauthenticated("the key was deleted or changed: authenticate again").into();
+            match authn.again(&caller).await {
+                Ok(now) => caller = now,
+                Err(refusal) if refusal.is_final() => return refusal.into(),
+                // The database cannot be asked at the moment.
+                Err(_) => {}
             }
         }
     }

@@ -3,13 +3,16 @@
 use api::Secret;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
+use tokio::time::timeout;
 use tonic::{Code, body::Body};
 
-use super::{CORS_REQUEST_HEADERS, Peer, authenticate, body};
+use super::{CORS_REQUEST_HEADERS, Peer, authenticate, body, time_limit};
 use crate::{
     authn::{Caller, Who},
     context::Context,
-    downloads, install, invitation, people, releases, sign_in,
+    downloads, install, invitation, people,
+    refusal::Refusal,
+    releases, sign_in,
 };
 
 /// What a device is installed with.
@@ -19,13 +22,17 @@ const CREDENTIALS: &str = "/install/credentials";
 pub(super) async fn answer(context: &Context, request: Request<Body>, peer: &Peer) -> Response<Body> {
     // Not answered but to who has a key, a token or a secret.
     let needs_key = request.uri().path().starts_with(downloads::PATH) || request.uri().path() == CREDENTIALS;
-    let mut answer = sent(context, request, peer).await;
+    let within = time_limit(request.headers(), context.waits.call);
+    let mut answer = match timeout(within, sent(context, request, peer)).await {
+        Ok(answer) => answer,
+        Err(_) => refused(&Refusal::too_slow(within), Code::DeadlineExceeded),
+    };
     if needs_key && (answer.status().is_success() || answer.status() == StatusCode::NOT_MODIFIED) {
         match answer.extensions_mut().remove::<Caller>() {
             Some(caller) => {
                 if let Err(refusal) = peer.seat.held_by(&caller, &context.throttle) {
                     // In place of what was opened for it, which is closed before the refusal waits.
-                    answer = sentence(http_status(Code::ResourceExhausted), &format!("{}\n", refusal.message()));
+                    answer = refused(&refusal, Code::ResourceExhausted);
                     context.throttle.hold_back(refusal.wait()).await;
                 }
             }
@@ -36,6 +43,10 @@ pub(super) async fn answer(context: &Context, request: Request<Body>, peer: &Pee
         true => answer.map(|body| body::holding(body, None, peer.seat.busy())),
         false => answer,
     }
+}
+
+fn refused(refusal: &Refusal, code: Code) -> Response<Body> {
+    sentence(http_status(code), &format!("{}\n", refusal.message()))
 }
 
 async fn sent(context: &Context, request: Request<Body>, peer: &Peer) -> Response<Body> {
@@ -55,7 +66,7 @@ async fn sent(context: &Context, request: Request<Body>, peer: &Peer) -> Respons
         }
         _ if path.starts_with(people::PATH) => {
             if let Err(refusal) = context.throttle.late(context.throttle.open_call(from)).await {
-                return sentence(http_status(Code::ResourceExhausted), &format!("{}\n", refusal.message()));
+                return refused(&refusal, Code::ResourceExhausted);
             }
             invitation::answer(context, request, from).await
         }
@@ -141,6 +152,7 @@ pub(crate) fn http_status(code: Code) -> u16 {
         Code::FailedPrecondition => 409,
         Code::ResourceExhausted => 429,
         Code::Unavailable => 503,
+        Code::DeadlineExceeded => 504,
         _ => 500,
     }
 }

@@ -19,11 +19,11 @@ use tokio::{sync::Semaphore, time::timeout};
 use tonic::{Code, Status, body::Body};
 use tonic_types::StatusExt;
 
-use super::{Peer, Services, alias, calls, slow};
+use super::{Peer, Services, alias, calls, slow, time_limit};
 use crate::{
     authn::Caller,
     contract,
-    limits::{CALL_WITHIN, LOGIN_BYTES_MAX, REQUEST_BYTES_MAX},
+    limits::{LOGIN_BYTES_MAX, REQUEST_BYTES_MAX},
     refusal::Refusal,
 };
 
@@ -77,12 +77,13 @@ pub(super) async fn answer(
     let context = services.context.clone();
     let call = calls::Call::begins(request.uri().path(), request.headers());
     let json = request.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().ends_with(b"json"));
+    let within = time_limit(request.headers(), context.waits.call);
     // Before anything else about the call is looked at, here as everywhere.
     let (caller, told) = match services.enter(&call.path, request.headers(), peer).await {
         // A message that comes in drop by drop is not waited for without end.
-        Ok((caller, _)) => match timeout(CALL_WITHIN, unary(&mut services, form, caller.clone(), request)).await {
+        Ok((caller, _)) => match timeout(within, unary(&mut services, form, caller.clone(), request)).await {
             Ok(told) => (caller, told),
-            Err(_) => (caller, Err(Refusal::too_slow(CALL_WITHIN).into())),
+            Err(_) => (caller, Err(Refusal::too_slow(within).into())),
         },
         Err((caller, status)) => (caller, Err(status)),
     };

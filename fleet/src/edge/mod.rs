@@ -50,7 +50,7 @@ pub use tls::{Certificate, TlsError};
 use crate::{
     authn::Caller,
     context::Context,
-    limits::{CALL_WITHIN, LOGIN_BYTES_MAX, REQUEST_BYTES_MAX},
+    limits::{LOGIN_BYTES_MAX, REQUEST_BYTES_MAX},
     operations::{
         Operations, admin_service_server::AdminServiceServer, agent_device_service_server::AgentDeviceServiceServer,
         app_service_server::AppServiceServer, auth_service_server::AuthServiceServer,
@@ -196,7 +196,7 @@ impl Services {
             // As long as it takes: one from which nothing comes is given up on its own.
             return Ok(upload::answer(&self.context, caller, request).await);
         }
-        let within = time_limit(request.headers());
+        let within = time_limit(request.headers(), self.context.waits.call);
         if path.starts_with("/grpc.reflection.") {
             request = request.map(|body| calls::until_end(&self.context, &caller, body));
         }
@@ -216,7 +216,7 @@ impl Services {
         };
         // Infallible: the generated services answer errors as responses.
         match timeout(within, answer).await {
-            Ok(Ok(answer)) => Ok(answer),
+            Ok(Ok(answer)) => readable(answer),
             Ok(Err(never)) => match never {},
             Err(_) => Err(Refusal::too_slow(within).into()),
         }
@@ -228,9 +228,20 @@ fn is_stream(path: &str) -> bool {
     streams(path) || path == "/grpc.health.v1.Health/Watch" || path.starts_with("/grpc.reflection.")
 }
 
+/// The same answer, unless the framework could not make a message of the request. It calls that a fault of the server, as
+/// faults of ours are, which come with their reason; this one is the caller's.
+fn readable(answer: Response<Body>) -> Result<Response<Body>, Status> {
+    match Status::from_header_map(answer.headers()) {
+        Some(status) if status.code() == Code::Internal && status.details().is_empty() => {
+            Err(Refusal::unreadable(status.message()).into())
+        }
+        _ => Ok(answer),
+    }
+}
+
 /// What the caller is willing to wait for the answer to begin, and never longer than the server is: a request that comes
 /// in drop by drop would otherwise be waited for without end.
-fn time_limit(headers: &::http::HeaderMap) -> Duration {
+fn time_limit(headers: &::http::HeaderMap, most: Duration) -> Duration {
     let asked = headers.get("grpc-timeout").and_then(|value| value.to_str().ok()).and_then(|text| {
         let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
         let number: u64 = if number.len() <= 8 { number.parse().ok()? } else { return None };
@@ -246,7 +257,7 @@ fn time_limit(headers: &::http::HeaderMap) -> Duration {
     });
     // What the JSON of the same calls says in its place.
     let in_json = || headers.get(json::TIMEOUT)?.to_str().ok()?.parse().ok().map(Duration::from_millis);
-    asked.or_else(in_json).map_or(CALL_WITHIN, |asked| asked.min(CALL_WITHIN))
+    asked.or_else(in_json).map_or(most, |asked| asked.min(most))
 }
 
 /// What tonic-web wraps.
@@ -309,6 +320,7 @@ fn with_cors(mut answer: Response<Body>) -> Response<Body> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::CALL_WITHIN;
 
     #[test]
     fn a_caller_may_wait_less_than_the_server_and_not_more() {
@@ -329,7 +341,7 @@ mod tests {
             if let Some(said) = said {
                 headers.insert("grpc-timeout", HeaderValue::from_bytes(said.as_bytes()).unwrap());
             }
-            assert_eq!(time_limit(&headers), limit, "{said:?}");
+            assert_eq!(time_limit(&headers, CALL_WITHIN), limit, "{said:?}");
         }
     }
 }

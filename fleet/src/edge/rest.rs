@@ -21,7 +21,6 @@ use tokio::{
 };
 use tonic::body::Body;
 
-use super::time_limit;
 use crate::limits::REQUEST_BYTES_MAX;
 
 /// A message that is twice as long as it may be is still told so.
@@ -30,9 +29,11 @@ const REST_BYTES_MAX: u64 = 2 * REQUEST_BYTES_MAX as u64;
 /// second.
 const ASKS_FOR: Duration = Duration::from_millis(500);
 
-/// The answer to a request of HTTP/1, when nothing of the request is on its way any more; at once when `stops` says so.
+/// The answer to a request of HTTP/1, when nothing of the request is on its way any more; at once when that takes longer than
+/// `within` since it began, or when `stops` says so.
 pub(super) async fn after_all<B, F>(
     request: Request<B>,
+    within: Duration,
     stops: impl Future<Output = ()>,
     answer: impl FnOnce(Request<Body>) -> F,
 ) -> Response<Body>
@@ -42,7 +43,7 @@ where
     F: Future<Output = Response<Body>>,
 {
     let begun = Instant::now();
-    let until = begun + time_limit(request.headers());
+    let until = begun + within;
     // What nobody has a use for is not waited for.
     let idle = matches!(*request.method(), Method::GET | Method::HEAD);
     let asks_first = request.version() == Version::HTTP_11

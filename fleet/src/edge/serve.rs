@@ -35,14 +35,14 @@ use super::{
     balancer::{self, NoHeader},
     places::{Places, Seat},
     proxy::Network,
-    rest,
+    rest, time_limit,
     tls::{Certificate, TlsError, keep_current},
 };
 use crate::{
     context::Context,
     limits::{
-        CALLS_PER_CONNECTION_MAX, DRAIN_WITHIN, FIRST_BYTE_WITHIN, HEADER_BYTES_MAX, HEADERS_WITHIN, KEEP_ALIVE_EVERY,
-        KEEP_ALIVE_WITHIN, LEAVE_WITHIN,
+        CALLS_PER_CONNECTION_MAX, DRAIN_WITHIN, HEADER_BYTES_MAX, KEEP_ALIVE_EVERY, KEEP_ALIVE_WITHIN, LEAVE_WITHIN,
+        Waits,
     },
 };
 
@@ -137,7 +137,8 @@ pub async fn serve(edge: Edge, context: Arc<Context>, reload: watch::Receiver<u6
     }
     let services = Services::new(context.clone(), HealthService::from_health_reporter(health.clone()));
     let places = Places::new(edge.connections_max, edge.stranger_for);
-    let http = Arc::new(http());
+    let waits = context.waits;
+    let http = Arc::new(http(&waits));
     loop {
         let (stream, peer) = tokio::select! {
             accepted = edge.listener.accept() => match accepted {
@@ -160,7 +161,7 @@ pub async fn serve(edge: Edge, context: Arc<Context>, reload: watch::Receiver<u6
             let context = services.context.clone();
             let begun = async {
                 let mut stream = stream;
-                if !opened(&stream).await {
+                if !opened(&stream, &waits).await {
                     return None;
                 }
                 let from = match balanced {
@@ -169,7 +170,7 @@ pub async fn serve(edge: Edge, context: Arc<Context>, reload: watch::Receiver<u6
                 };
                 let wire = match tls {
                     None => Wire::Plain(stream),
-                    Some(tls) => match timeout(HEADERS_WITHIN, tls.accept(stream)).await {
+                    Some(tls) => match timeout(waits.headers, tls.accept(stream)).await {
                         Ok(Ok(stream)) => Wire::Tls(Box::new(stream)),
                         Ok(Err(problem)) => {
                             tracing::debug!(%from, %problem, "TLS was not agreed");
@@ -178,7 +179,7 @@ pub async fn serve(edge: Edge, context: Arc<Context>, reload: watch::Receiver<u6
                         Err(_) => return None,
                     },
                 };
-                Some((from, Begun::new(wire, HEADERS_WITHIN).await?))
+                Some((from, Begun::new(wire, waits.headers).await?))
             };
             // Nothing was asked yet: nobody is told.
             let begun = tokio::select! {
@@ -229,10 +230,10 @@ pub(super) const SERVICES: [&str; 14] = [
     "viam.fleet.v1.AdminService",
 ];
 
-fn http() -> auto::Builder<TokioExecutor> {
+fn http(waits: &Waits) -> auto::Builder<TokioExecutor> {
     let mut http = auto::Builder::new(TokioExecutor::new());
     // Headers may be as long as that; and of an answer that is not read, as much and one piece more is buffered.
-    http.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS_WITHIN).max_buf_size(HEADER_BYTES_MAX as usize);
+    http.http1().timer(TokioTimer::new()).header_read_timeout(waits.headers).max_buf_size(HEADER_BYTES_MAX as usize);
     http.http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(CALLS_PER_CONNECTION_MAX)
@@ -243,17 +244,17 @@ fn http() -> auto::Builder<TokioExecutor> {
 }
 
 /// Whether the peer says anything at all.
-async fn opened(stream: &TcpStream) -> bool {
+async fn opened(stream: &TcpStream, waits: &Waits) -> bool {
     // A device's small messages must not wait for each other.
     let _ = stream.set_nodelay(true);
     let mut first = [0];
-    matches!(timeout(FIRST_BYTE_WITHIN, stream.peek(&mut first)).await, Ok(Ok(1)))
+    matches!(timeout(waits.first_byte, stream.peek(&mut first)).await, Ok(Ok(1)))
 }
 
 /// Whom a balancer brings, from now on the one whose place it is; or the balancer itself. Nothing if it does not say so,
 /// or if then nobody says anything.
 async fn brought(stream: &mut TcpStream, balancer: IpAddr, seat: &Seat, context: &Context) -> Option<IpAddr> {
-    let told = timeout(HEADERS_WITHIN, balancer::brought(stream)).await.unwrap_or(Err(NoHeader::Slow));
+    let told = timeout(context.waits.headers, balancer::brought(stream)).await.unwrap_or(Err(NoHeader::Slow));
     let from = match told {
         Ok(told) => told.unwrap_or(balancer),
         Err(problem) => {
@@ -268,7 +269,7 @@ async fn brought(stream: &mut TcpStream, balancer: IpAddr, seat: &Seat, context:
         }
     };
     seat.brought(from, context.trusted_proxies.iter().any(|proxy| proxy.has(from)));
-    opened(stream).await.then_some(from)
+    opened(stream, &context.waits).await.then_some(from)
 }
 
 /// A connection, with TLS or without.
@@ -457,7 +458,7 @@ async fn connection(
     mut stop: watch::Receiver<bool>,
 ) {
     let (from, seat): (_, Arc<Seat>) = (peer.ip, peer.seat.clone());
-    let stopped = stop.clone();
+    let (stopped, most) = (stop.clone(), services.context.waits.call);
     let calls = service_fn(move |request: Request<Incoming>| -> Answered {
         let (services, peer) = (services.clone(), peer.clone());
         let answered = |request| async move {
@@ -469,7 +470,8 @@ async fn connection(
             Version::HTTP_2 => Box::pin(async move { Ok(answered(request.map(Body::new)).await) }),
             _ => {
                 let mut stopped = stopped.clone();
-                Box::pin(async move { Ok(rest::after_all(request, told(&mut stopped), answered).await) })
+                let within = time_limit(request.headers(), most);
+                Box::pin(async move { Ok(rest::after_all(request, within, told(&mut stopped), answered).await) })
             }
         }
     });

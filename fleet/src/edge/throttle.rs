@@ -57,7 +57,7 @@ const CONNECTION_AGAIN_AFTER: Duration = Duration::from_secs(5);
 pub struct Limits {
     /// Calls of one key or device, by second, over some seconds.
     pub calls_per_key: u32,
-    /// Streams that one key or device has open.
+    /// Streams that one key or device has open, or one address without a key.
     pub streams_per_key: u32,
     /// Connections that one key or device holds.
     pub connections_per_key: u32,
@@ -214,8 +214,7 @@ impl Throttle {
 
     /// How a call ended that was let through.
     pub fn answered(&self, caller: &Caller, code: Code) {
-        // `Internal` is what the framework says to bytes that are no message.
-        let wrong = matches!(code, Code::InvalidArgument | Code::OutOfRange | Code::Unimplemented | Code::Internal);
+        let wrong = matches!(code, Code::InvalidArgument | Code::OutOfRange | Code::Unimplemented);
         if wrong && !matches!(caller.who(), Who::Local) {
             let (key, per_second) = self.bucket_of(caller);
             let rate = f64::from(per_second);
@@ -292,8 +291,12 @@ impl Throttle {
     /// A stream opens; nothing if it counts nowhere.
     pub fn stream(&self, caller: &Caller) -> Result<Option<Held>, Refusal> {
         self.hold(&self.streams, self.limits.streams_per_key, caller, |most| {
-            let message =
-                format!("this key has {most} streams open, which is the most: close some, or use several keys");
+            let message = match caller.who() {
+                Who::Nobody => {
+                    format!("{most} streams without a key are open from this address, which is the most: close some")
+                }
+                _ => format!("this key has {most} streams open, which is the most: close some, or use several keys"),
+            };
             (Limit::Streams, message, STREAM_AGAIN_AFTER)
         })
     }
@@ -433,13 +436,11 @@ mod tests {
             let calls = (0..200).take_while(|_| throttle.call(&stranger(last), false).is_ok());
             calls.inspect(|_| throttle.answered(&stranger(last), code)).count()
         };
-        for (last, code) in
-            [Code::InvalidArgument, Code::OutOfRange, Code::Unimplemented, Code::Internal].iter().enumerate()
-        {
+        for (last, code) in [Code::InvalidArgument, Code::OutOfRange, Code::Unimplemented].iter().enumerate() {
             let passed = passed(last as u8, *code);
             assert!((125..200).contains(&passed), "{passed} were {code:?}");
         }
-        for (last, code) in [Code::Ok, Code::NotFound, Code::Unavailable, Code::PermissionDenied].iter().enumerate() {
+        for (last, code) in [Code::Ok, Code::NotFound, Code::Unavailable, Code::Internal].iter().enumerate() {
             assert_eq!(passed(100 + last as u8, *code), 200, "{code:?}");
         }
     }

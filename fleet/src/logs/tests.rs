@@ -7,6 +7,9 @@ use api::pb::platform::{
 use prost::Message as _;
 use tempfile::TempDir;
 
+#[path = "walks.rs"]
+mod walks;
+
 use super::{
     block::{self, BLOCK_MAX_BYTES, BLOCK_SPAN_MAX, TEXT_MAX_BYTES},
     level::Levels,

@@ -6,7 +6,7 @@
 
 mod frames;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -17,7 +17,7 @@ use frames::{Frames, Wrong};
 
 use crate::{
     authn::Caller,
-    limits::{UPLOAD_BYTES_MAX, UPLOAD_INFO_BYTES_MAX},
+    limits::{UPLOAD_BYTES_MAX, UPLOAD_INFO_BYTES_MAX, UPLOAD_LITTLE_BYTES},
     refusal::Refusal,
 };
 
@@ -31,12 +31,15 @@ pub struct Incoming {
     frames: Frames,
     rest: Bytes,
     idle: Duration,
+    /// How long was waited since so little came that it does not count, and how much that was.
+    waited: Duration,
+    came: usize,
 }
 
 impl Incoming {
-    /// A request whose body is that of a gRPC call; given up when nothing of it has come for `idle`.
+    /// A request whose body is that of a gRPC call; given up when `idle` was waited for it and too little came.
     pub fn new(body: Body, caller: Caller, idle: Duration) -> Self {
-        Self { body, caller, frames: Frames::default(), rest: Bytes::new(), idle }
+        Self { body, caller, frames: Frames::default(), rest: Bytes::new(), idle, waited: Duration::ZERO, came: 0 }
     }
 
     /// What comes next; nothing when the caller said that this was all.
@@ -72,31 +75,43 @@ impl Incoming {
     }
 
     async fn more(&mut self) -> Result<Option<Bytes>, Refusal> {
-        let mut waited = Duration::ZERO;
         loop {
             if self.caller.is_revoked() {
                 return Err(Refusal::unauthenticated("the key was deleted or changed during the upload"));
             }
-            match tokio::time::timeout(LOOK_EVERY, self.body.frame()).await {
+            if self.caller.is_outdated() {
+                return Err(Refusal::again("your roles changed during the upload: nothing was kept, upload once more"));
+            }
+            let begun = Instant::now();
+            let came = tokio::time::timeout(LOOK_EVERY, self.body.frame()).await;
+            self.waited += begun.elapsed();
+            match came {
                 Ok(None) => return Ok(None),
                 Ok(Some(Err(_))) => return Err(Refusal::again("the upload broke off: nothing was kept")),
                 Ok(Some(Ok(frame))) => {
                     // Anything else is trailers, which say nothing here.
                     if let Ok(bytes) = frame.into_data() {
+                        self.count(bytes.len())?;
                         return Ok(Some(bytes));
                     }
                 }
-                Err(_) => {
-                    waited += LOOK_EVERY;
-                    if waited >= self.idle {
-                        return Err(Refusal::again(format!(
-                            "nothing arrived for {} seconds: nothing was kept, upload once more",
-                            self.idle.as_secs()
-                        )));
-                    }
-                }
+                Err(_) => self.count(0)?,
             }
         }
+    }
+
+    /// So much came, after what was waited. One that comes in drop by drop keeps a place from others like one that stalls.
+    fn count(&mut self, bytes: usize) -> Result<(), Refusal> {
+        self.came += bytes;
+        if self.came >= UPLOAD_LITTLE_BYTES {
+            (self.came, self.waited) = (0, Duration::ZERO);
+        }
+        if self.waited < self.idle {
+            return Ok(());
+        }
+        let seconds = self.idle.as_secs_f64();
+        let message = format!("hardly anything arrived for {seconds} seconds: nothing was kept, upload once more");
+        Err(Refusal::again(message))
     }
 }
 

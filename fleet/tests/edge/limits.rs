@@ -156,6 +156,59 @@ async fn a_key_has_so_many_streams_open_and_a_closed_one_makes_room() {
     world.end().await;
 }
 
+/// What goes on and needs no key: whether the server is well.
+async fn watch(client: &Client) -> Result<tonic::Streaming<bytes::Bytes>, Status> {
+    client.try_stream("/grpc.health.v1.Health/Watch", ListOrganizationsRequest {}).await
+}
+
+fn is_told(status: &Status, limit: &str) {
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
+    let info = status.get_details_error_info().unwrap();
+    assert_eq!((&*info.reason, &*info.metadata["limit"]), ("LIMIT_REACHED", limit));
+    let wait = status.get_details_retry_info().unwrap().retry_delay.unwrap();
+    assert!(!wait.is_zero(), "{wait:?}");
+}
+
+#[tokio::test]
+async fn an_address_without_a_key_that_hurries_is_told_when_to_come_again_and_keys_from_there_go_on() {
+    let limits = Limits { open_calls_per_address: 1, ..Limits::default() };
+    let world = World::with(|options| options.limits = limits).await;
+    let owner = world.owner("Acme").await;
+    let nobody = world.nobody().await;
+    let refused = hurry(|| {
+        let nobody = nobody.clone();
+        async move { watch(&nobody).await.err() }
+    });
+    let refused = refused.await;
+    assert!((1..=AT_ONCE - 5).contains(&refused.len()), "{} of {AT_ONCE} were refused", refused.len());
+    refused.iter().for_each(|status| is_told(status, "open_calls_per_address"));
+    for _ in 0..AT_ONCE {
+        assert_eq!(code(list(&owner.client).await), Code::Ok, "who shows a key is not of that address");
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn an_address_without_a_key_has_so_many_streams_open_and_keys_from_there_have_their_own() {
+    let world = World::with(|options| options.limits = Limits { streams_per_key: 2, ..Limits::default() }).await;
+    let owner = world.owner("Acme").await;
+    let nobody = world.nobody().await;
+    // Whichever connection they come on.
+    let (first, second) = (watch(&nobody).await.unwrap(), watch(&world.nobody().await).await.unwrap());
+    let refused = watch(&world.nobody().await).await.unwrap_err();
+    is_told(&refused, "streams_per_key");
+    assert!(refused.message().contains("from this address"), "{}", refused.message());
+    let location = owner.location("North", None).await;
+    let part = owner.main_part(&owner.machine(&location, "arm").await).await.id;
+    let of_key = [tail(&owner, &part).await.unwrap(), tail(&owner, &part).await.unwrap()];
+    is_told(&tail(&owner, &part).await.unwrap_err(), "streams_per_key");
+    drop(first);
+    let again = async { while watch(&nobody).await.is_err() {} };
+    tokio::time::timeout(PATIENCE, again).await.expect("one that was closed makes room");
+    drop((second, of_key));
+    world.end().await;
+}
+
 #[tokio::test]
 async fn a_key_holds_its_share_of_connections_and_others_come_in() {
     let world = World::with(|options| options.limits = Limits { connections_per_key: 2, ..Limits::default() }).await;

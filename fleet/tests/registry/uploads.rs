@@ -146,7 +146,7 @@ async fn an_upload_that_stalls_is_given_up() {
     // From now on nothing, and no end either.
     let refused = tokio::time::timeout(PATIENCE, answer).await.expect("it is given up").unwrap().unwrap_err();
     assert_eq!(
-        (refused.code(), refused.message().contains("nothing arrived for 1 seconds")),
+        (refused.code(), refused.message().contains("hardly anything arrived for 1 seconds")),
         (Code::Unavailable, true)
     );
     until("nothing is left of it", || artifacts(&world, "incoming").is_empty() && free() == all).await;
