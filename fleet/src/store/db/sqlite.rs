@@ -9,7 +9,7 @@ use std::{
     fs::{self, OpenOptions},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use rusqlite::{
@@ -30,9 +30,12 @@ const OTHER_PROCESS_WAIT: Duration = Duration::from_secs(5);
 const CHECKPOINT_PAGES: i64 = 1000;
 /// That begins the log anew only at a moment at which nobody reads in it. Under load there may be none: what is longer than
 /// this is made short by asking readers to end, four times as long as the log is without them.
-const LOG_BYTES_WANTED: u64 = 16 << 20;
-/// How long those who read at that moment are waited for, nobody writing; at each doubling of the log twice as long.
+pub(super) const LOG_BYTES_WANTED: u64 = 16 << 20;
+/// How long those who read at that moment are waited for. Nobody writes meanwhile.
 const READERS_WAIT: Duration = Duration::from_millis(250);
+const _: () = assert!(10 * READERS_WAIT.as_millis() < OTHER_PROCESS_WAIT.as_millis(), "others would hear \"locked\"");
+/// When readers that were not waited for to the end are waited for again, unless the log is twice as long before.
+const LOG_AGAIN_AFTER: Duration = Duration::from_secs(30);
 
 pub(super) struct Connection {
     raw: rusqlite::Connection,
@@ -45,15 +48,35 @@ pub(super) struct Connection {
 /// The write-ahead log's file.
 struct Log {
     path: PathBuf,
-    /// As long as it may get before readers are waited for again.
-    most: Cell<u64>,
+    /// How long it was when readers were waited for last.
+    length_then: Cell<u64>,
+    /// When that was.
+    waited: Cell<Instant>,
+    again_after: Duration,
 }
 
 impl Log {
     fn of(database: &Path) -> Self {
         let mut path = database.as_os_str().to_owned();
         path.push("-wal");
-        Self { path: path.into(), most: Cell::new(LOG_BYTES_WANTED) }
+        let again_after = LOG_AGAIN_AFTER;
+        let log = Self { path: path.into(), length_then: Cell::new(0), waited: Cell::new(Instant::now()), again_after };
+        // As if it had just been tried: a log that is long already is not for a command of a moment beside the server.
+        log.waited_now();
+        log
+    }
+
+    fn waited_now(&self) {
+        self.length_then.set(self.bytes());
+        self.waited.set(Instant::now());
+    }
+
+    /// Long, and twice as long as it was, or not tried for a while: what SQLite begins anew stays as long a file as it was.
+    fn is_to_be_shortened(&self) -> bool {
+        let bytes = self.bytes();
+        self.length_then.set(self.length_then.get().min(bytes));
+        bytes >= LOG_BYTES_WANTED
+            && (bytes / 2 >= self.length_then.get() || self.waited.get().elapsed() >= self.again_after)
     }
 
     fn bytes(&self) -> u64 {
@@ -113,8 +136,8 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Every page, as the present snapshot sees it, into a new file. Holds up no writer; the write-ahead log grows
-    /// meanwhile.
+    /// Every page, as the present snapshot sees it, into a new file. The write-ahead log grows meanwhile; a writer waits no
+    /// longer than for any reader ([`Self::shorten_log`]).
     pub(super) fn copy_to(&self, path: &Path) -> rusqlite::Result<()> {
         let mut copy = rusqlite::Connection::open(path)?;
         let backup = Backup::new(&self.raw, &mut copy)?;
@@ -194,23 +217,20 @@ impl Connection {
     }
 
     /// Makes the write-ahead log short again where it got long. After a commit was answered: nobody waits for this but the
-    /// next write. Readers that do not end in time are let be until the log is twice as long; a backup may read for minutes.
+    /// next write. Readers that do not end in time are let be for a while; a backup may read for minutes.
     pub(super) fn shorten_log(&self) {
-        let Some(log) = &self.log else { return };
-        let bytes = log.bytes();
-        if bytes < log.most.get() {
-            return;
-        }
-        let doubled = u32::try_from(bytes / LOG_BYTES_WANTED).unwrap_or(u32::MAX);
-        let wait = READERS_WAIT.saturating_mul(doubled).min(OTHER_PROCESS_WAIT);
-        let shortened = self.raw.busy_timeout(wait).and_then(|()| {
-            self.raw.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
-            self.raw.busy_timeout(OTHER_PROCESS_WAIT)
+        let Some(log) = self.log.as_ref().filter(|log| log.is_to_be_shortened()) else { return };
+        let held = self.raw.busy_timeout(READERS_WAIT).and_then(|()| {
+            // That somebody reads for longer is no error here, but the first column.
+            self.raw.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))
         });
-        if let Err(problem) = shortened {
-            tracing::warn!(%problem, "the write-ahead log could not be made shorter yet");
+        let restored = self.raw.busy_timeout(OTHER_PROCESS_WAIT);
+        log.waited_now();
+        match restored.and(held) {
+            Ok(false) => {}
+            Ok(true) => tracing::debug!(path = %log.path.display(), "somebody reads in the write-ahead log for long"),
+            Err(problem) => tracing::warn!(%problem, "the write-ahead log could not be made shorter"),
         }
-        log.most.set(LOG_BYTES_WANTED.max(2 * log.bytes()));
     }
 
     pub(super) fn savepoint(&self) -> Result<(), DbError> {
@@ -270,6 +290,20 @@ impl Connection {
     #[cfg(test)]
     pub(super) fn page_cache(&self) -> rusqlite::Result<i64> {
         self.raw.query_row("PRAGMA cache_size", [], |row| row.get::<_, i64>(0)).map(|size| -size)
+    }
+
+    /// Milliseconds for which another process is waited for.
+    #[cfg(test)]
+    pub(super) fn other_process_wait(&self) -> rusqlite::Result<i64> {
+        self.raw.query_row("PRAGMA busy_timeout", [], |row| row.get(0))
+    }
+
+    /// Another time after which a log that readers held is tried again.
+    #[cfg(test)]
+    pub(super) fn shorten_again_after(&mut self, time: Duration) {
+        if let Some(log) = &mut self.log {
+            log.again_after = time;
+        }
     }
 
     /// Makes the file refuse to grow beyond its present size: a full disk for tests.
