@@ -7,7 +7,7 @@ use api::pb::platform::{
 use prost::Message as _;
 use tempfile::TempDir;
 
-#[path = "walks.rs"]
+#[path = "tests_walks.rs"]
 mod walks;
 
 use super::{
