@@ -81,13 +81,16 @@ async fn behind_a_balancer_one_may_be_killed_and_nothing_acknowledged_is_lost() 
     let [mut first, second] = folders.map(|data| start(&data));
     let address = |server: &Server| server.url.strip_prefix("http://").unwrap().parse().unwrap();
     let balancer = balance(vec![address(&first), address(&second)]).await;
-    let there = There { url: format!("http://{balancer}"), keys };
+    let there = There { url: format!("http://{balancer}"), keys: keys.clone() };
     let mut load = Load::begin(&there).await;
+    let mut at_the_other = Load::begin(&There { url: second.url.clone(), keys }).await;
     load.acknowledged(8).await;
+    at_the_other.acknowledged(2).await;
     first.kill();
     // Those at the other one are not disturbed.
-    load.goes_on(100).await;
+    at_the_other.goes_on(100).await;
     let mut writers = load.end().await;
+    writers.extend(at_the_other.end_undisturbed().await);
     // Whoever connects now reaches the one that is left.
     writers::check(&mut writers, &there).await;
 }

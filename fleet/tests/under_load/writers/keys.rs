@@ -68,11 +68,12 @@ impl Writer for Keys {
             let request = RotateKeyRequest { id: self.id.clone() };
             let rotated: RotateKeyResponse = self.owner.client.app("RotateKey", request).await?;
             self.rotating = false;
-            let client = self.there.login("api-key", &self.id, &rotated.key).await;
-            // Dead from here on, whatever becomes of the new one's first call.
-            let client = client.unwrap_or_else(|_| Client { token: None, ..self.owner.client.clone() });
+            let signed_in = self.there.login("api-key", &self.id, &rotated.key).await;
+            // Those before are dead from here on, whatever becomes of the new one's first call.
+            let nobody = || Client { token: None, ..self.owner.client.clone() };
+            let client = signed_in.as_ref().map_or_else(|_| nobody(), Client::clone);
             self.secrets.push((rotated.key, client));
-            Ok(())
+            signed_in.map(drop)
         })
     }
 

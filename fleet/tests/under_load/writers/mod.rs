@@ -12,6 +12,7 @@ mod keys;
 
 use std::{
     collections::BTreeMap,
+    error::Error,
     pin::Pin,
     sync::{
         Arc,
@@ -68,7 +69,7 @@ impl There {
 pub(crate) trait Writer: Send {
     fn kind(&self) -> &'static str;
 
-    /// Writes once more; an error is that nothing was heard.
+    /// Writes once more; an error is that nothing was heard, because the connection ended.
     fn step(&mut self) -> Doing<'_, Result<(), Status>>;
 
     /// Fails if something acknowledged is not there, or something is half done.
@@ -104,9 +105,22 @@ impl Drop for Alarm {
     }
 }
 
+/// Whether a connection ended and nothing was heard. What a server says has no cause on this side, and it says why: that, and
+/// a fault, are never taken for its death.
+fn is_lost(status: &Status) -> bool {
+    match status.code() {
+        Code::Internal => false,
+        Code::Unavailable if status.details().is_empty() => true,
+        _ => status.source().is_some(),
+    }
+}
+
+/// A writer at work, and what it lost its connection by.
+type Task = JoinHandle<(Box<dyn Writer>, Option<Status>)>;
+
 /// Writers at work.
 pub(crate) struct Load {
-    tasks: Vec<JoinHandle<Box<dyn Writer>>>,
+    tasks: Vec<Task>,
     heard: mpsc::UnboundedReceiver<Heard>,
     acknowledged: BTreeMap<&'static str, usize>,
     ended: Arc<AtomicBool>,
@@ -140,17 +154,13 @@ impl Load {
                 while !ended.load(SeqCst) && !writer.rests() {
                     match writer.step().await {
                         Ok(()) => drop(tell.send(Heard::Acknowledged(writer.kind()))),
-                        Err(lost) => {
-                            let is_lost = matches!(
-                                lost.code(),
-                                Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled
-                            );
-                            assert!(is_lost, "{}: {lost:?}", writer.kind());
-                            break;
+                        Err(status) => {
+                            assert!(is_lost(&status), "{}: {status:?}", writer.kind());
+                            return (writer, Some(status));
                         }
                     }
                 }
-                writer
+                (writer, None)
             })
         });
         let tasks = tasks.collect();
@@ -183,6 +193,19 @@ impl Load {
 
     /// Each stops after what it is doing, or where its server died.
     pub(crate) async fn end(self) -> Vec<Box<dyn Writer>> {
+        self.ends().await.into_iter().map(|(writer, _)| writer).collect()
+    }
+
+    /// The same where no server died: none may have lost its connection.
+    pub(crate) async fn end_undisturbed(self) -> Vec<Box<dyn Writer>> {
+        let undisturbed = self.ends().await.into_iter().map(|(writer, lost)| {
+            assert!(lost.is_none(), "{} lost its server, which nobody killed: {lost:?}", writer.kind());
+            writer
+        });
+        undisturbed.collect()
+    }
+
+    async fn ends(self) -> Vec<(Box<dyn Writer>, Option<Status>)> {
         self.ended.store(true, SeqCst);
         let mut writers = Vec::new();
         for task in self.tasks {
