@@ -129,17 +129,18 @@ async fn send(
             return Ok(also(refused, header::CONTENT_RANGE, &format!("bytes */{length}")));
         }
     };
+    let all = method != Method::HEAD && left == length;
+    // Whoever asks for the head is told what who asks for a piece would be: the least that is opened is a byte.
+    let wanted = if method == Method::HEAD { 1 } else { left };
+    let opened = context.artifacts.open(&file.digest, from, wanted).await.map_err(unreadable)?;
+    let check = match context.trust.plan(&file.digest, &opened.form, all, context.clock.now()) {
+        Plan::Send => None,
+        Plan::Check => Some(Check::of(context, file, opened.form)),
+        Plan::Refuse => return Err(damaged(&path_of(&stored, file), &file.digest)),
+    };
     let body = match method {
         &Method::HEAD => Body::empty(),
-        _ => {
-            let opened = context.artifacts.open(&file.digest, from, left).await.map_err(unreadable)?;
-            let check = match context.trust.plan(&file.digest, &opened.form, left == length, context.clock.now()) {
-                Plan::Send => None,
-                Plan::Check => Some(Check::of(context, file, opened.form)),
-                Plan::Refuse => return Err(damaged(&path_of(&stored, file), &file.digest)),
-            };
-            Body::new(Sending { pieces: opened.pieces, left, caller, check })
-        }
+        _ => Body::new(Sending { pieces: opened.pieces, left, caller, check }),
     };
     let mut answer = also(with(status, body, &always), header::CONTENT_LENGTH, &left.to_string());
     if status == StatusCode::PARTIAL_CONTENT {

@@ -39,6 +39,8 @@ pub const UPLOAD_INFO_BYTES_MAX: usize = 64 * 1024;
 pub const UPLOAD_CHUNK_BYTES: usize = 256 * 1024;
 /// Uploads at the same time; each keeps a chunk, a file and what is on its way in the connection.
 pub const UPLOADS_MAX: usize = 64;
+/// Of these, those of one key: whoever sends slowly leaves most places to others.
+pub const UPLOADS_OF_ONE_MAX: u32 = 16;
 /// An upload that was waited for this long, all in all, is given up …
 pub const UPLOAD_IDLE_MAX: Duration = Duration::from_secs(60);
 /// … while no more than this came of it: a kilobyte a second is less than any line has.

@@ -31,6 +31,7 @@ use tokio::{
 };
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Status, client::Grpc};
+use tonic_types::StatusExt;
 use upload_module_file_request::ModuleFile;
 use world::{Client, Owner, PATIENCE, Plain, World, code};
 

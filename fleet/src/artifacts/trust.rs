@@ -14,7 +14,7 @@ use crate::clock::Millis;
 
 /// A disk rots without telling: after this long it is looked at again.
 const GOOD_FOR: Millis = 24 * 60 * 60 * 1000;
-/// A controller that misread once is given another chance, and nobody downloads 2 GiB again and again in vain.
+/// A controller that misread once is given another chance, by one download: many would fetch 2 GiB each in vain.
 const DAMAGED_FOR: Millis = 10 * 60 * 1000;
 /// Files that are remembered: a few megabytes. One more, and those that were looked at before are looked at again.
 const REMEMBERED_MAX: usize = 10_000;
@@ -30,6 +30,7 @@ struct Found {
     /// What the store said of the file; see [`Opened::form`](super::Opened::form).
     form: String,
     whole: bool,
+    /// When that was seen; of a damaged one, or when somebody last began to look again.
     at: Millis,
 }
 
@@ -45,15 +46,20 @@ pub enum Plan {
 }
 
 impl Trust {
-    /// For a download of the file in this form, of `all` of it or of a piece.
+    /// For a download of the file in this form, of `all` of it or of a piece. Who is told to check what was damaged is the
+    /// only one for a while, whatever becomes of it: one who reads slowly, or leaves, keeps no chance from others for ever.
     pub fn plan(&self, digest: &str, form: &str, all: bool, now: Millis) -> Plan {
-        let found = self.found();
-        let known = found.get(digest).filter(|found| found.form == form);
+        let mut found = self.found();
+        let known = found.get_mut(digest).filter(|found| found.form == form);
         // A clock that was set back makes nothing good for longer.
         let within = |at: Millis, span: Millis| (at..at.saturating_add(span)).contains(&now);
         match known {
             Some(found) if found.whole && within(found.at, GOOD_FOR) => Plan::Send,
             Some(found) if !found.whole && (!all || within(found.at, DAMAGED_FOR)) => Plan::Refuse,
+            Some(found) if !found.whole => {
+                found.at = now;
+                Plan::Check
+            }
             Some(_) | None if all => Plan::Check,
             Some(_) | None => Plan::Send,
         }
@@ -104,6 +110,10 @@ mod tests {
             ("damaged", "bad", "1", true, 100, Plan::Refuse),
             ("damaged, the last piece", "bad", "1", false, 100, Plan::Refuse),
             ("damaged, another chance", "bad", "1", true, 101, Plan::Check),
+            ("damaged, somebody else has the chance", "bad", "1", true, 101, Plan::Refuse),
+            ("damaged, a piece for who has the chance", "bad", "1", false, 101, Plan::Refuse),
+            ("damaged, that one never came to an end", "bad", "1", true, 102, Plan::Check),
+            ("damaged, and so did the next", "bad", "1", true, 102, Plan::Refuse),
             ("damaged, no chance for a piece", "bad", "1", false, 200, Plan::Refuse),
             ("written anew", "bad", "2", false, 100, Plan::Send),
             ("written anew, all of it", "bad", "2", true, 100, Plan::Check),

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     authn::{Caller, Who},
-    limits::CONNECTIONS_MAX,
+    limits::{CONNECTIONS_MAX, UPLOADS_OF_ONE_MAX},
     refusal::Refusal,
 };
 
@@ -51,6 +51,8 @@ const FAILURE_PER_ID_EVERY: Duration = Duration::from_secs(6);
 const STREAM_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// The same for connections, which are closed less often.
 const CONNECTION_AGAIN_AFTER: Duration = Duration::from_secs(5);
+/// And for uploads: most that are under way end within this.
+pub const UPLOAD_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 /// How much is let through. 0 is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,12 +103,21 @@ pub enum Limit {
     SignIns,
     /// Of large answers that are left unread.
     UnreadBytes,
+    /// Under way of one key; see [`UPLOADS_OF_ONE_MAX`].
+    Uploads,
 }
 
 impl Limit {
     /// Every one.
-    pub const ALL: [Self; 6] =
-        [Self::Calls, Self::Streams, Self::Connections, Self::OpenCalls, Self::SignIns, Self::UnreadBytes];
+    pub const ALL: [Self; 7] = [
+        Self::Calls,
+        Self::Streams,
+        Self::Connections,
+        Self::OpenCalls,
+        Self::SignIns,
+        Self::UnreadBytes,
+        Self::Uploads,
+    ];
 
     /// Its name for programs.
     pub fn word(self) -> &'static str {
@@ -117,6 +128,7 @@ impl Limit {
             Self::OpenCalls => "open_calls_per_address",
             Self::SignIns => "sign_in_failures",
             Self::UnreadBytes => "unread_bytes",
+            Self::Uploads => "uploads_per_key",
         }
     }
 }
@@ -132,6 +144,7 @@ pub struct Throttle {
     wrong: Table,
     streams: Arc<Counts>,
     connections: Arc<Counts>,
+    uploads: Arc<Counts>,
     held_back: Semaphore,
     told_late: AtomicU64,
     pub(super) unread: Arc<Unread>,
@@ -183,6 +196,7 @@ impl Throttle {
             wrong: Table::default(),
             streams: Arc::default(),
             connections: Arc::default(),
+            uploads: Arc::default(),
             held_back: Semaphore::new(HELD_BACK_AT_ONCE),
             told_late: AtomicU64::new(0),
             unread: Arc::default(),
@@ -308,6 +322,15 @@ impl Throttle {
                 "this key holds {most} connections, which is the most: make several calls on one, close some, or use several keys"
             );
             (Limit::Connections, message, CONNECTION_AGAIN_AFTER)
+        })
+    }
+
+    /// An upload begins; nothing if it counts nowhere.
+    pub fn upload(&self, caller: &Caller) -> Result<Option<Held>, Refusal> {
+        self.hold(&self.uploads, UPLOADS_OF_ONE_MAX, caller, |most| {
+            let message =
+                format!("this key has {most} uploads under way, which is the most: wait until some have ended");
+            (Limit::Uploads, message, UPLOAD_AGAIN_AFTER)
         })
     }
 

@@ -4,8 +4,6 @@
 //! are never unpacked or looked into. Only when the caller said that this was all do they get a name, and only then
 //! does the registry refer to them.
 
-use std::time::Duration;
-
 use api::pb::platform::app::v1::{ModuleFileInfo, UploadModuleFileResponse};
 use bytes::BytesMut;
 use prost::Message;
@@ -21,6 +19,7 @@ use crate::{
     authn::Caller,
     authz::{Granted, RegistryItem, right},
     context::Context,
+    edge::throttle::UPLOAD_AGAIN_AFTER,
     hex,
     limits::{UPLOAD_BYTES_MAX, UPLOAD_CHUNK_BYTES},
     refusal::Refusal,
@@ -33,8 +32,6 @@ use crate::{
 
 /// Of a version, a platform or a tag.
 const WORD_BYTES_MAX: usize = 128;
-/// Most uploads that are under way end within this.
-const UPLOADS_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// Of one file.
 const TAGS_MAX: usize = 50;
 
@@ -60,9 +57,10 @@ pub async fn upload(
     }
     check(&info)?;
     let url = format!("{}/{}/{}", address(context, &stored.item_id()), info.version, info.platform);
+    let _held = context.throttle.late(context.throttle.upload(&caller)).await?;
     let Ok(_permit) = context.uploads.try_acquire() else {
         let message = "too many uploads are under way on this server: try again in a minute";
-        return Err(Refusal::too_many("uploads", message, UPLOADS_AGAIN_AFTER));
+        return Err(Refusal::too_many("uploads", message, UPLOAD_AGAIN_AFTER));
     };
     let (digest, bytes) = taken_in(context, incoming).await?;
     let file = File {

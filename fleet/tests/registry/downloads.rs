@@ -183,6 +183,8 @@ async fn rots(world: &World, older: Duration, lies_at: impl Fn(&str) -> PathBuf)
         assert!(got.len() < file.len(), "{version}: never all of it, {} bytes came", got.len());
         // Who was left without the last byte does not get it either, and is told why.
         for headers in [&rest[..], &[by]] {
+            let head = fetch(world, "HEAD", &path, headers).await;
+            assert_eq!((head.status, head.header("etag")), (503, None), "{version}");
             let refused = fetch(world, "GET", &path, headers).await;
             assert_eq!(refused.status, 503, "{version}");
             assert!(String::from_utf8_lossy(&refused.body).contains("upload it once more"), "{version}");
@@ -191,6 +193,7 @@ async fn rots(world: &World, older: Duration, lies_at: impl Fn(&str) -> PathBuf)
         upload(&owner.client, about(), &file).await.unwrap();
         let mended = fetch(world, "GET", &path, &[by]).await;
         assert!(mended.body == file, "{version}");
+        assert_eq!(fetch(world, "HEAD", &path, &[by]).await.status, 200, "{version}");
         let piece = fetch(world, "GET", &path, &rest).await;
         assert_eq!((piece.status, piece.body == file[299_999..]), (206, true), "{version}");
     }

@@ -124,10 +124,51 @@ async fn a_store_that_fails_is_told_and_recovers_by_itself() {
     let headers = [("authorization", &*token)];
     let lost = fetch(&world, "GET", "/packages/v1/acme/camera/1.0.0/any", &headers).await;
     assert_eq!(lost.status, 503);
+    let head = fetch(&world, "HEAD", "/packages/v1/acme/camera/1.0.0/any", &headers).await;
+    assert_eq!((head.status, head.header("etag")), (503, None));
     // The same bytes once more mend it.
     upload(&owner.client, good(), b"x").await.unwrap();
     let mended = fetch(&world, "GET", "/packages/v1/acme/camera/1.0.0/any", &headers).await;
     assert_eq!(mended.body, b"x");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn one_key_holds_a_quarter_of_the_places_for_uploads() {
+    let world = World::new().await;
+    let owner = world.owner("Acme").await;
+    namespace(&owner, "acme").await;
+    module(&owner, "camera").await;
+    let free = || world.server.context.uploads.available_permits();
+    let all = free();
+    let mut under_way = Vec::new();
+    for patch in 0..all / 4 {
+        let (sender, answer) = open(&owner.client, UPLOAD);
+        sender.send(about(info("acme:camera", &format!("1.0.{patch}"), "any"))).await.unwrap();
+        sender.send(bytes(b"begun")).await.unwrap();
+        under_way.push((sender, answer));
+    }
+    until("all of them have a place", || free() == all - all / 4).await;
+    let another = async |client: &Client, version| upload(client, info("acme:camera", version, "any"), b"x").await;
+    let refused = another(&owner.client, "2.0.0").await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");
+    assert_eq!(refused.get_details_error_info().unwrap().metadata["limit"], "uploads_per_key");
+    assert!(refused.get_details_retry_info().unwrap().retry_delay.unwrap() > Duration::from_secs(30));
+    let page = String::from_utf8(fetch(&world, "GET", "/metrics", &[]).await.body).unwrap();
+    assert!(page.contains("fleet_refused_total{limit=\"uploads_per_key\"} 1"), "{page}");
+    // It is the key that is counted, and the places come back.
+    let other = world.key(&owner, "owner", "organization", &owner.organization).await;
+    another(&other, "2.0.0").await.unwrap();
+    let (last, ended) = under_way.pop().unwrap();
+    drop(last);
+    ended.await.unwrap().unwrap();
+    until("its place is free", || free() == all - all / 4 + 1).await;
+    another(&owner.client, "2.0.1").await.unwrap();
+    for (sender, answer) in under_way {
+        drop(sender);
+        answer.await.unwrap().unwrap();
+    }
+    assert_eq!(free(), all);
     world.end().await;
 }
 
