@@ -27,6 +27,11 @@ if [ "${1:-}" = test ]; then
     python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || wanted+=(python3-venv)
     command -v npm >/dev/null || wanted+=(npm)
     command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || wanted+=(chromium)
+    # That completions and man pages are what these programs take them for.
+    for shell in bash zsh fish; do
+        command -v "$shell" >/dev/null || wanted+=("$shell")
+    done
+    command -v groff >/dev/null || wanted+=(groff-base)
 fi
 if [ $((${#missing[@]} + ${#wanted[@]})) -gt 0 ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then

@@ -6,8 +6,7 @@
 
 use std::net::IpAddr;
 
-use http::{Method, Request, Response};
-use http_body_util::{BodyExt, Limited};
+use http::{HeaderMap, Method, Request, Response};
 use tonic::body::Body;
 
 use crate::{
@@ -37,8 +36,17 @@ pub async fn answer(context: &Context, request: Request<Body>, from: IpAddr) -> 
             let found = people::waiting(context, secret).await;
             found.map(|found| found.map(|waiting| question(&waiting, &people::promise(context, secret, &waiting))))
         }
+        Method::POST if is_another_sites(&parts.headers) => {
+            return page(403, "<h1>Not from there</h1><p>Another site pressed this button. Open the link itself.</p>");
+        }
         Method::POST => {
-            let accepted = people::accept(context, secret, &field(body).await, from).await;
+            let Some(sent) = page::sent(body, FORM_BYTES_MAX).await else {
+                return page(
+                    400,
+                    "<h1>Not at this moment</h1><p>What the button sends did not come. Press it again.</p>",
+                );
+            };
+            let accepted = people::accept(context, secret, &field(&sent), from).await;
             accepted.map(|found| found.map(|accepted| done(context, &accepted)))
         }
         _ => return page(405, "<p>Only GET and POST.</p>"),
@@ -50,11 +58,15 @@ pub async fn answer(context: &Context, request: Request<Body>, from: IpAddr) -> 
     }
 }
 
+/// Whether another site made a person's browser press it, with a form that it fetched itself and whose key it therefore
+/// knows (Fetch Metadata Request Headers, `Sec-Fetch-Site`).
+fn is_another_sites(headers: &HeaderMap) -> bool {
+    headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site")
+}
+
 /// What the form brings along. Whoever accepts without our page brings nothing.
-async fn field(body: Body) -> String {
-    let Ok(sent) = Limited::new(body, FORM_BYTES_MAX).collect().await else { return String::new() };
-    let sent = sent.to_bytes();
-    let fields = std::str::from_utf8(&sent).unwrap_or_default();
+fn field(sent: &[u8]) -> String {
+    let fields = std::str::from_utf8(sent).unwrap_or_default();
     // Hexadecimal digits: nothing in it is escaped.
     let mut pairs = fields.split('&').filter_map(|pair| pair.split_once('='));
     pairs.find_map(|(name, value)| (name == FIELD).then(|| value.to_owned())).unwrap_or_default()

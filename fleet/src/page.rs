@@ -3,8 +3,9 @@
 use std::sync::LazyLock;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full, Limited};
 use tonic::body::Body;
 
 /// How pages look: a column that a phone shows whole, light or dark as the person has it, keys in one piece to copy.
@@ -21,8 +22,8 @@ const STYLE: &str = "\
     code{display:block;font:.95rem ui-monospace,monospace;padding:.5rem .75rem;border:1px solid #8889;border-radius:.5rem;\
     user-select:all}";
 
-/// A button is pressed once. A browser sends a form again when it is pressed twice on a slow line, and shows the second
-/// answer: the first one had the key that is shown once.
+/// A button is pressed once: a browser sends a form again when it is pressed twice on a slow line. Without scripts it is
+/// answered twice.
 pub(crate) const ONCE: &str =
     "document.forms[0].addEventListener('submit',()=>{document.querySelector('button').disabled=true})";
 
@@ -53,6 +54,12 @@ pub(crate) fn page(status: u16, title: &str, body: &str) -> Response<Body> {
     private(headers);
     headers.insert(header::CONTENT_SECURITY_POLICY, POLICY.clone());
     answer
+}
+
+/// What a browser or a program sends to a page; nothing if it is longer than `most` or breaks off. How long it may take is
+/// the caller's matter.
+pub(crate) async fn sent(body: Body, most: usize) -> Option<Bytes> {
+    Some(Limited::new(body, most).collect().await.ok()?.to_bytes())
 }
 
 /// What may be kept by nobody and whose address is told to nobody.

@@ -149,6 +149,8 @@ pub async fn waiting(context: &Context, secret: &str) -> Result<Result<Waiting, 
 #[derive(Serialize, Deserialize)]
 struct Promise {
     organization: String,
+    email: String,
+    /// Names the form too, where no key is given.
     key_id: String,
     key: String,
 }
@@ -160,7 +162,12 @@ fn bound(digest: &str) -> String {
 
 /// For the form behind that link, anew for each page that is shown.
 pub fn promise(context: &Context, secret: &str, waiting: &Waiting) -> String {
-    let promise = Promise { organization: waiting.organization.clone(), key_id: ids::new_id(), key: ids::new_secret() };
+    let promise = Promise {
+        organization: waiting.organization.clone(),
+        email: waiting.email.clone(),
+        key_id: ids::new_id(),
+        key: ids::new_secret(),
+    };
     let text = serde_json::to_string(&promise).expect("texts can be written");
     context.authn.sealer.seal(&bound(&digest_of(secret)), &text)
 }
@@ -170,14 +177,16 @@ fn promised(sealer: &Sealer, digest: &str, form: &str) -> Option<Promise> {
 }
 
 /// What the same button brought a moment ago.
-fn again(tx: &Tx<'_>, promise: Promise, now: Millis) -> Result<Option<Accepted>, DbError> {
-    let Promise { organization, key_id, key } = promise;
-    let fresh = keys::get(tx, &key_id)?.is_some_and(|stored| now - stored.created_at < SHOWN_AGAIN_WITHIN);
-    let login = keys::for_login(tx, &key_id)?.filter(|login| fresh && login.digest == digest_of(&key));
-    let Some(user) = login.and_then(|login| login.user) else { return Ok(None) };
-    let Some(person) = users::get(tx, &user)? else { return Ok(None) };
-    let waiting = Waiting { organization, email: person.email };
-    Ok(Some(Accepted { waiting, issued: Some(Issued { user_id: user, key_id, key }) }))
+fn again(tx: &Tx<'_>, digest: &str, promise: Promise, now: Millis) -> Result<Option<Accepted>, DbError> {
+    let Promise { organization, email, key_id, key } = promise;
+    let form = invites::form_that_accepted(tx, digest, now - SHOWN_AGAIN_WITHIN)?;
+    if form.as_deref() != Some(&*key_id) {
+        return Ok(None);
+    }
+    // It may have been rotated or deleted since.
+    let login = keys::for_login(tx, &key_id)?.filter(|login| login.digest == digest_of(&key));
+    let issued = login.and_then(|login| login.user).map(|user_id| Issued { user_id, key_id, key });
+    Ok(Some(Accepted { waiting: Waiting { organization, email }, issued }))
 }
 
 /// What accepting brought.
@@ -203,7 +212,7 @@ pub async fn accept(
         let invite = match alive(invites::by_link(tx, &digest, now)?) {
             Ok(invite) => invite,
             Err(dead @ Dead::Ended(Ended::Accepted)) => {
-                let before = promise.map(|promise| again(tx, promise, now)).transpose()?.flatten();
+                let before = promise.map(|promise| again(tx, &digest, promise, now)).transpose()?.flatten();
                 return Ok(before.ok_or(dead));
             }
             Err(dead) => return Ok(Err(dead)),
@@ -218,7 +227,8 @@ pub async fn accept(
                 id
             }
         };
-        let issued = match keys::of_user(tx, &user)?.is_empty() && !signs_in {
+        let form = promise.as_ref().map(|promise| promise.key_id.clone());
+        let issued = match keys::of_user(tx, &user, now)?.is_empty() && !signs_in {
             true => {
                 let (key_id, key) = match promise {
                     Some(promise) => (promise.key_id, promise.key),
@@ -229,6 +239,9 @@ pub async fn accept(
             false => None,
         };
         invites::accept(tx, &caller, &invite, &user, now)?;
+        if let Some(form) = form {
+            invites::note_form(tx, &digest, &form)?;
+        }
         let waiting = Waiting { organization, email: invite.email };
         Ok(Ok(Accepted { waiting, issued }))
     });
@@ -334,24 +347,10 @@ pub fn issue(tx: &Tx<'_>, caller: &Caller, user: &str, email: &str, now: Millis)
     issue_this(tx, caller, email, issued, now)
 }
 
-/// One more key of a person beside the key `like`: where that one ends, it ends with it.
-pub fn issue_like(
-    tx: &Tx<'_>,
-    caller: &Caller,
-    user: &str,
-    name: &str,
-    like: &str,
-    now: Millis,
-) -> Result<Issued, Refusal> {
-    let issued = issue(tx, caller, user, name, now)?;
-    keys::end_with(tx, &issued.key_id, like)?;
-    Ok(issued)
-}
-
 fn issue_this(tx: &Tx<'_>, caller: &Caller, email: &str, issued: Issued, now: Millis) -> Result<Issued, Refusal> {
     let digest = digest_of(&issued.key);
     let new = keys::New { id: &issued.key_id, name: email, digest: &digest, grants: &[] };
-    keys::create_for_user(tx, caller, &issued.user_id, &new, now)?;
+    keys::create_for_user(tx, caller, &issued.user_id, &new, None, now)?;
     Ok(issued)
 }
 

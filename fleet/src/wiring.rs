@@ -35,7 +35,7 @@ use crate::{
     services::configuration::{CHECK_EVERY, Configurations},
     sign_in::{self, SignIn},
     skew,
-    store::{Address, DbError, Durability, OpenError, Store, duties},
+    store::{Address, DbError, Durability, OpenError, Store, duties, identities},
     upgrade,
 };
 
@@ -309,6 +309,9 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     if let Some(bucket) = &options.bucket {
         S3::of(bucket)?.probe(bucket, PROBED_WITHIN).await?;
     }
+    let issuer = options.sign_in.as_ref().map(|settings| settings.issuer.clone());
+    let settled = context.store.write::<_, DbError>(move |tx| identities::sign_in_at(tx, issuer.as_deref()));
+    settled.await.map_err(StartError::Lost)?;
     if let Err(problem) = upgrade::finish(&context).await {
         // The next start goes on; until then an item may be deleted that an old configuration names.
         tracing::warn!(%problem, "what older configurations use of the registry is not noted yet");

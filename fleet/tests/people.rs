@@ -2,6 +2,9 @@
 
 mod world;
 
+#[path = "people/links.rs"]
+mod links;
+
 use api::pb::platform::app::v1::*;
 use fleet::people;
 use tonic::Code;
@@ -358,76 +361,6 @@ async fn a_link_accepts_once_and_shows_a_new_person_their_key() {
     }
     let (status, text) = page(&world, "GET", "/invite/0123456789").await;
     assert!(status == 404 && text.contains("Nobody is invited"), "{text}");
-    world.end().await;
-}
-
-/// What the form of an invitation's page brings along.
-async fn form(world: &World, link: &str) -> String {
-    let (status, text) = page(world, "GET", link).await;
-    assert_eq!(status, 200, "{text}");
-    let value = text.split("name=\"promise\" value=\"").nth(1).unwrap().split('"').next().unwrap();
-    format!("promise={value}")
-}
-
-/// The button of that form is pressed: status, key id and key, or what is said in their place.
-async fn pressed(world: &World, link: &str, form: &str) -> Result<(String, String), String> {
-    let kind = [("Content-Type", "application/x-www-form-urlencoded")];
-    let answer = world::http::ask(world, "POST", link, &kind, form.as_bytes()).await;
-    let text = String::from_utf8(answer.body).unwrap();
-    match (answer.status, text.contains("id=\"key\"")) {
-        (200, true) => Ok((between(&text, "id=\"key-id\">").to_owned(), between(&text, "id=\"key\">").to_owned())),
-        _ => Err(text),
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_button_that_is_pressed_twice_shows_the_same_key_and_to_nobody_else() {
-    let world = World::new().await;
-    let owner = world.owner("Acme").await;
-    let invited = async |email: &str| {
-        people::invite(&world.server.context, &owner.organization, email, fleet::authz::Role::Operator).await.unwrap()
-    };
-    let link = invited("ann@example.org").await;
-    let (hers, other) = (form(&world, &link).await, form(&world, &link).await);
-    assert_ne!(hers, other, "each page promises a key of its own");
-    // Both presses at once, as from a slow line; which one accepts is all the same.
-    let (one, two) = tokio::join!(pressed(&world, &link, &hers), pressed(&world, &link, &hers));
-    let (id, key) = one.unwrap();
-    assert_eq!(two.unwrap(), (id.clone(), key.clone()));
-    let ann = world.login("api-key", &id, &key).await.unwrap();
-    assert_eq!(members(&owner.client, &owner.organization).await.members.len(), 1);
-    assert!(!hers.contains(&key), "the page does not tell what it promises");
-    for foreign in [&*other, "", "promise=", "promise=00", &hers[..hers.len() - 2]] {
-        let said = pressed(&world, &link, foreign).await.unwrap_err();
-        assert!(said.contains("used already"), "{foreign}: {said}");
-    }
-    if !world::engine::ON_POSTGRES {
-        for entry in std::fs::read_dir(world.folder.path().join("data")).unwrap() {
-            let entry = entry.unwrap();
-            let bytes =
-                if entry.file_type().unwrap().is_file() { std::fs::read(entry.path()).unwrap() } else { vec![] };
-            let found = bytes.windows(key.len()).any(|part| part == key.as_bytes());
-            assert!(!found, "the key lies in {}", entry.path().display());
-        }
-    }
-
-    // What another page promised counts for nothing here; who accepts without a page gets a key too.
-    for (email, form) in [("bob@example.org", &*hers), ("carl@example.org", "promise=zz"), ("dora@example.org", "x")] {
-        let link = invited(email).await;
-        let (theirs, _) = pressed(&world, &link, form).await.unwrap();
-        assert_ne!(theirs, id, "{email}");
-        assert!(pressed(&world, &link, form).await.is_err(), "{email}: once");
-    }
-    // A key that was rotated since is told to nobody, and after a minute no key is.
-    let _: RotateKeyResponse = ann.app("RotateKey", RotateKeyRequest { id }).await.unwrap();
-    assert!(pressed(&world, &link, &hers).await.is_err(), "rotated");
-    let link = invited("erin@example.org").await;
-    let hers = form(&world, &link).await;
-    let given = pressed(&world, &link, &hers).await.unwrap();
-    world.server.context.clock.push(59_000);
-    assert_eq!(pressed(&world, &link, &hers).await, Ok(given));
-    world.server.context.clock.push(2_000);
-    assert!(pressed(&world, &link, &hers).await.unwrap_err().contains("used already"), "a minute later");
     world.end().await;
 }
 

@@ -71,7 +71,9 @@ async fn round(context: &Context, mail: &Mail, stopped: &mut watch::Receiver<boo
 async fn attempt(context: &Context, mail: &Mail, due: Due, stopped: &mut watch::Receiver<bool>) -> Result<(), DbError> {
     let settings = &mail.settings;
     let secret = context.authn.sealer.open(&due.digest, &due.sealed);
-    let written = secret.and_then(|secret| letter::invitation(&due, &settings.from, &settings.address, &secret).ok());
+    let written =
+        secret.as_deref().and_then(|secret| letter::invitation(&due, &settings.from, &settings.address, secret).ok());
+    let unsaid = |why: &str| complaint(why, &settings.told_in_confidence(secret.as_deref().unwrap_or_default()));
     let outcome = match written {
         Some(letter) => tokio::select! {
             outcome = mail.smtp.send(letter) => outcome,
@@ -94,7 +96,7 @@ async fn attempt(context: &Context, mail: &Mail, due: Due, stopped: &mut watch::
             mail.counters.failed.fetch_add(1, Relaxed);
             let wait = millis(settings.retry.after(attempt));
             if now + wait < (due.queued_at + millis(settings.retry.within)).min(due.expires_at) {
-                let why = cut(&why);
+                let why = unsaid(&why);
                 tracing::warn!(organization, email = due.email, attempt, why, "an invitation was not sent yet");
                 return context.store.write(move |tx| mails::later(tx, &due.id, now + wait)).await;
             }
@@ -106,16 +108,46 @@ async fn attempt(context: &Context, mail: &Mail, due: Due, stopped: &mut watch::
         }
     };
     mail.counters.given_up.fetch_add(1, Relaxed);
-    let why = cut(&why);
+    let why = unsaid(&why);
     tracing::warn!(organization, email = due.email, attempt, why, "an invitation is not sent any more: send it again");
     context.store.write(move |tx| mails::give_up(tx, &due, &why, now)).await
 }
 
-/// What a stranger said, so that it fits on a line.
-fn cut(why: &str) -> String {
-    why.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(COMPLAINT_CHARS_MAX).collect()
+/// What a stranger said, so that it fits on a line. Filters quote the address that they do not like, and servers the login
+/// that they refuse: what is secret in that is left out.
+fn complaint(why: &str, secrets: &[String]) -> String {
+    let hidden = secrets.iter().fold(why.to_owned(), |why, secret| why.replace(secret, "…"));
+    hidden.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(COMPLAINT_CHARS_MAX).collect()
 }
 
 fn millis(time: Duration) -> Millis {
     Millis::try_from(time.as_millis()).unwrap_or(Millis::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mail::{Arguments, Settings};
+
+    #[test]
+    fn what_a_mail_server_repeats_of_what_it_was_told_in_confidence_is_left_out() {
+        let arguments = Arguments {
+            mail_server: Some("mail.example.org".into()),
+            mail_from: Some("fleet@example.org".into()),
+            ..Arguments::default()
+        };
+        let mut settings = Settings::read(&arguments, Some("https://f.example/")).unwrap().unwrap();
+        settings.login = Some(("fleet".into(), api::Secret::new("pass word")));
+        let secrets = settings.told_in_confidence("abc123");
+        let table = [
+            ("554 5.7.1 blocked: https://f.example/invite/abc123", "554 5.7.1 blocked: https://f.example/invite/…"),
+            ("535 pass word is wrong", "535 … is wrong"),
+            ("500 AUTH PLAIN AGZsZWV0AHBhc3Mgd29yZA== what?", "500 AUTH PLAIN … what?"),
+            ("500 cGFzcyB3b3Jk what?", "500 … what?"),
+            ("451 try\r\nagain", "451 try  again"),
+        ];
+        for (said, kept) in table {
+            assert_eq!(complaint(said, &secrets), kept);
+        }
+    }
 }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use api::Secret;
+use base64::{Engine, engine::general_purpose::STANDARD};
 use clap::{Args, ValueEnum};
 use lettre::message::Mailbox;
 
@@ -105,6 +106,24 @@ pub struct Settings {
     pub address: String,
     /// When what failed is tried again.
     pub retry: Retry,
+}
+
+impl Settings {
+    /// What a mail server is told in confidence: a link's `secret`, and the login in the forms in which SMTP says it
+    /// (AUTH PLAIN and LOGIN, RFC 4616).
+    pub(super) fn told_in_confidence(&self, secret: &str) -> Vec<String> {
+        let mut told = vec![secret.to_owned()];
+        if let Some((user, password)) = &self.login {
+            let password = password.expose();
+            told.extend([
+                password.to_owned(),
+                STANDARD.encode(password),
+                STANDARD.encode(format!("\0{user}\0{password}")),
+            ]);
+        }
+        told.retain(|word| !word.is_empty());
+        told
+    }
 }
 
 /// Why mails cannot be sent like that. For the person who started the server.

@@ -15,7 +15,6 @@ use crate::{
     context::Context,
     ids,
     limits::GRANTS_PER_KEY_MAX,
-    people,
     refusal::Refusal,
     store::{
         DbError, Tx,
@@ -158,13 +157,16 @@ pub async fn create_like(
             }
             issue(context, granted, "CreateKeyFromExistingKeyAuthorizations", key.name, grants).await?
         }
-        (Owned::ByCaller, Some(user)) => {
-            let (name, now) = (key.name, context.clock.now());
-            let issued =
-                context.store.write(move |tx| people::issue_like(tx, &caller, &user, &name, &key.id, now)).await?;
-            (issued.key_id, issued.key)
+        (Owned::ByCaller, _) => {
+            let (made, secret, now) = (ids::new_id(), ids::new_secret(), context.clock.now());
+            let (digest, id) = (digest_of(&secret), made.clone());
+            let work = context.store.write::<_, Refusal>(move |tx| {
+                let new = New { id: &id, name: &key.name, digest: &digest, grants: &[] };
+                keys::create_like(tx, &caller, &key.id, &new, now)
+            });
+            work.await?;
+            (made, secret)
         }
-        (Owned::ByCaller, None) => return Err(Refusal::not_found("API key", &key.id)),
     };
     Ok(CreateKeyFromExistingKeyAuthorizationsResponse { id, key })
 }

@@ -128,8 +128,9 @@ pub async fn update(
             _ => {}
         }
         for key in &defaults {
-            let unknown = || Refusal::not_found("fragment", &key.to_string());
-            fragments::used(tx, granted.id(), key)?.ok_or_else(unknown)?;
+            if !fragments::may_be_used(tx, granted.id(), key)? {
+                return Err(Refusal::not_found("fragment", &key.to_string()));
+            }
         }
         organizations::update(tx, &granted, &change, now)?;
         organizations::get(tx, granted.id())?.ok_or_else(missing)

@@ -1,20 +1,15 @@
 //! Registry items of every kind, one at a time.
 
-use api::pb::platform::app::{
-    mltraining::v1::{ModelFramework, ModelType},
-    v1::{
-        CreateRegistryItemRequest, CreateRegistryItemResponse, DeleteRegistryItemRequest, DeleteRegistryItemResponse,
-        GetRegistryItemRequest, GetRegistryItemResponse, ModuleLanguage, ModuleSourceType, RegistryItem as Message,
-        UpdateRegistryItemRequest, UpdateRegistryItemResponse, registry_item::Metadata,
-        update_registry_item_request::Metadata as Update,
-    },
+use api::pb::platform::app::v1::{
+    CreateRegistryItemRequest, CreateRegistryItemResponse, DeleteRegistryItemRequest, DeleteRegistryItemResponse,
+    GetRegistryItemRequest, GetRegistryItemResponse, RegistryItem as Message, UpdateRegistryItemRequest,
+    UpdateRegistryItemResponse, registry_item::Metadata, update_registry_item_request::Metadata as Update,
 };
 
 use super::{
     apps, input,
     registry_item::{
-        MODULE, Told, decoded, empty_details, encoded, known, list, missing, models, name, readable, visibility,
-        writable,
+        MODULE, Told, decoded, empty_details, encoded, list, missing, models, name, readable, visibility, writable,
     },
 };
 use crate::{
@@ -119,6 +114,7 @@ pub async fn update(
     Ok(UpdateRegistryItemResponse {})
 }
 
+/// Numbers that only describe (a language, a framework) are kept as they are, also those that a newer client has a name for.
 fn check(metadata: Option<&Update>) -> Result<(), Refusal> {
     match metadata {
         None => Ok(()),
@@ -127,18 +123,12 @@ fn check(metadata: Option<&Update>) -> Result<(), Refusal> {
             input::printable("entrypoint", &module.entrypoint)?;
             let version = module.min_platform_server_version.as_deref().unwrap_or_default();
             input::printable("min_platform_server_version", version)?;
-            known::<ModuleSourceType>("source_type", module.source_type.unwrap_or_default())?;
-            known::<ModuleLanguage>("language", module.language.unwrap_or_default())?;
             apps::check(&module.apps)
         }
         Some(Update::UpdateMlModelMetadata(model)) => {
-            known::<ModelType>("update_ml_model_metadata.model_type", model.model_type)?;
-            known::<ModelFramework>("update_ml_model_metadata.model_framework", model.model_framework)?;
             words("update_ml_model_metadata.deployment_modular_resources", &model.deployment_modular_resources)
         }
         Some(Update::UpdateMlTrainingMetadata(training)) => {
-            known::<ModelType>("update_ml_training_metadata.model_type", training.model_type)?;
-            known::<ModelFramework>("update_ml_training_metadata.model_framework", training.model_framework)?;
             words("update_ml_training_metadata.deployment_modular_resources", &training.deployment_modular_resources)
         }
     }

@@ -4,7 +4,7 @@ use std::{borrow::Cow, net::IpAddr};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::Full;
 use serde::Deserialize;
 use serde_json::json;
 use tonic::body::Body;
@@ -111,8 +111,8 @@ async fn callback(context: &Context, sign_in: &SignIn, request: &Parts, from: Ip
 }
 
 async fn token(context: &Context, sign_in: &SignIn, request: Request<Body>, from: IpAddr) -> Response<Body> {
-    let body = Limited::new(request.into_body(), QUESTION_BYTES_MAX).collect().await;
-    let question = body.ok().and_then(|body| serde_json::from_slice::<Question>(&body.to_bytes()).ok());
+    let sent = page::sent(request.into_body(), QUESTION_BYTES_MAX).await;
+    let question = sent.and_then(|sent| serde_json::from_slice::<Question>(&sent).ok());
     let Some(Question { code, secret }) = question else {
         return sentence(400, "{\"code\", \"secret\"} as JSON is needed\n");
     };

@@ -120,6 +120,26 @@ pub fn used(tx: &Tx<'_>, organization: &str, key: &Key) -> Result<Option<Stored>
     Ok(get(tx, &key.id)?.map(|stored| Stored { revision, config, ..stored }))
 }
 
+/// Whether [`used`] finds something, without reading it.
+pub fn may_be_used(tx: &Tx<'_>, organization: &str, key: &Key) -> Result<bool, DbError> {
+    let there = |_: &Row<'_>| Ok(());
+    let found = match &key.version {
+        None => tx.first(
+            "SELECT 1 FROM fragments WHERE id = $1 AND (organization_id = $2 OR visibility <> 1)",
+            &[(&*key.id).into(), organization.into()],
+            there,
+        ),
+        Some(version) => tx.first(
+            "SELECT 1 FROM fragment_revisions r JOIN fragments f ON f.id = r.fragment_id
+             WHERE f.id = $1 AND r.revision = $3
+               AND (f.organization_id = $2 OR (f.visibility <> 1 AND r.visibility <> 1))",
+            &[(&*key.id).into(), organization.into(), (&**version).into()],
+            there,
+        ),
+    };
+    Ok(found?.is_some())
+}
+
 /// (revision, config) of the revision that is asked for, or of the present one.
 fn usable(tx: &Tx<'_>, organization: &str, key: &Key) -> Result<Option<(String, String)>, DbError> {
     let both = |row: &Row<'_>| Ok((row.text(0)?, row.text(1)?));

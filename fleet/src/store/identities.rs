@@ -15,6 +15,15 @@ pub fn is_known(tx: &Tx<'_>, issuer: &str, user: &str) -> Result<bool, DbError> 
     Ok(tx.first(sql, &[issuer.into(), user.into()], |_| Ok(()))?.is_some())
 }
 
+/// Where people sign in from now on, if anywhere. Whom only another provider knows is nobody who can.
+pub fn sign_in_at(tx: &Tx<'_>, issuer: Option<&str>) -> Result<(), DbError> {
+    tx.run("DELETE FROM sign_in_issuers", &[])?;
+    if let Some(issuer) = issuer {
+        tx.run("INSERT INTO sign_in_issuers (issuer) VALUES ($1)", &[issuer.into()])?;
+    }
+    Ok(())
+}
+
 /// From now on this person is who the provider calls so.
 pub fn remember(
     tx: &Tx<'_>,

@@ -126,6 +126,17 @@ fn end_link(tx: &Tx<'_>, organization: &str, email: &str, why: Ended, now: Milli
     tx.run(sql, &[organization.into(), email.into(), why.word().into(), now.into()]).map(drop)
 }
 
+/// The form of our page whose button accepted with that link.
+pub fn note_form(tx: &Tx<'_>, digest: &str, form: &str) -> Result<(), DbError> {
+    tx.run("UPDATE ended_links SET form = $2 WHERE digest = $1", &[digest.into(), form.into()]).map(drop)
+}
+
+/// The same, if that was after `since`.
+pub fn form_that_accepted(tx: &Tx<'_>, digest: &str, since: Millis) -> Result<Option<String>, DbError> {
+    let sql = "SELECT form FROM ended_links WHERE digest = $1 AND ended_at > $2";
+    Ok(tx.first(sql, &[digest.into(), since.into()], |row| row.maybe_text(0))?.flatten())
+}
+
 /// Those that wait for this address to sign in, and have no link.
 pub fn without_link(tx: &Tx<'_>, email: &str) -> Result<Vec<Stored>, DbError> {
     let sql = select!("WHERE email = $1 AND digest IS NULL ORDER BY created_at");

@@ -98,11 +98,19 @@ pub fn guests_of(tx: &Tx<'_>, organization: &str) -> Result<Vec<Stored>, DbError
     tx.all(sql, &[organization.into()], stored)
 }
 
-/// Of a person.
-pub fn of_user(tx: &Tx<'_>, user: &str) -> Result<Vec<Stored>, DbError> {
-    let sql = "SELECT id, organization_id, user_id, name, created_at FROM api_keys WHERE user_id = $1
-               ORDER BY created_at, id";
-    tx.all(sql, &[user.into()], stored)
+/// Of a person, those that have not ended.
+pub fn of_user(tx: &Tx<'_>, user: &str, now: Millis) -> Result<Vec<Stored>, DbError> {
+    let sql = "SELECT id, organization_id, user_id, name, created_at FROM api_keys
+               WHERE user_id = $1 AND (expires_at IS NULL OR expires_at > $2) ORDER BY created_at, id";
+    tx.all(sql, &[user.into(), now.into()], stored)
+}
+
+/// When a key of that person ends, if it ever does.
+fn end_of(tx: &Tx<'_>, id: &str, user: &str, now: Millis) -> Result<Option<Millis>, Refusal> {
+    let sql = "SELECT expires_at FROM api_keys
+               WHERE id = $1 AND user_id = $2 AND (expires_at IS NULL OR expires_at > $3)";
+    let found = tx.first(sql, &[id.into(), user.into(), now.into()], |row| row.maybe_int(0))?;
+    found.ok_or_else(|| Refusal::not_found("API key", id))
 }
 
 /// Whose it is, if it is a person's.
@@ -163,20 +171,29 @@ fn insert(
     audit::record_by(tx, caller, organization, now, &entry)
 }
 
-/// One more key of a person. It has the roles of the person.
-pub fn create_for_user(tx: &Tx<'_>, caller: &Caller, user: &str, new: &New<'_>, now: Millis) -> Result<(), Refusal> {
-    if of_user(tx, user)?.len() >= KEYS_PER_USER_MAX {
+/// One more key of a person, until `expires_at` or for good. It has the roles of the person.
+pub fn create_for_user(
+    tx: &Tx<'_>,
+    caller: &Caller,
+    user: &str,
+    new: &New<'_>,
+    expires_at: Option<Millis>,
+    now: Millis,
+) -> Result<(), Refusal> {
+    if of_user(tx, user, now)?.len() >= KEYS_PER_USER_MAX {
         return Err(Refusal::precondition(format!("they have {KEYS_PER_USER_MAX} keys already: delete one first")));
     }
     debug_assert!(new.grants.is_empty(), "roles are the person's");
-    let sql = "INSERT INTO api_keys (id, user_id, name, digest, generation, created_at) VALUES ($1, $2, $3, $4, 1, $5)";
-    tx.run(sql, &[new.id.into(), user.into(), new.name.into(), new.digest.into(), now.into()])?;
+    let sql = "INSERT INTO api_keys (id, user_id, name, digest, generation, created_at, expires_at)
+               VALUES ($1, $2, $3, $4, 1, $5, $6)";
+    let row = [new.id.into(), user.into(), new.name.into(), new.digest.into(), now.into(), expires_at.into()];
+    tx.run(sql, &row)?;
     let entry = Entry { resource_type: "api key", resource_id: new.id, operation: "CreateKey", detail: user };
     Ok(audit::record_by(tx, caller, audit::SERVER, now, &entry)?)
 }
 
 /// A key that a sign-in gives, until `expires_at`. Those that ended go; where a person has as many as may be, the oldest
-/// one that a sign-in gave makes room.
+/// of those that end makes room.
 pub fn create_for_sign_in(
     tx: &Tx<'_>,
     caller: &Caller,
@@ -187,21 +204,22 @@ pub fn create_for_sign_in(
 ) -> Result<(), Refusal> {
     let ended = "DELETE FROM api_keys WHERE expires_at <= $1 RETURNING id";
     let mut gone = tx.all(ended, &[now.into()], |row| row.text(0))?;
-    if of_user(tx, user)?.len() >= KEYS_PER_USER_MAX {
+    if of_user(tx, user, now)?.len() >= KEYS_PER_USER_MAX {
         let oldest = "DELETE FROM api_keys WHERE id = (SELECT id FROM api_keys WHERE user_id = $1
                         AND expires_at IS NOT NULL ORDER BY created_at, id LIMIT 1) RETURNING id";
         gone.extend(tx.all(oldest, &[user.into()], |row| row.text(0))?);
     }
-    create_for_user(tx, caller, user, new, now)?;
-    tx.run("UPDATE api_keys SET expires_at = $2 WHERE id = $1", &[new.id.into(), expires_at.into()])?;
+    create_for_user(tx, caller, user, new, Some(expires_at), now)?;
     gone.into_iter().for_each(|key| news::tell(tx, News::Key(key)));
     Ok(())
 }
 
-/// A key ends when that other one does: who came in for some days does not stay by copying.
-pub fn end_with(tx: &Tx<'_>, id: &str, other: &str) -> Result<(), DbError> {
-    let sql = "UPDATE api_keys SET expires_at = (SELECT expires_at FROM api_keys WHERE id = $2) WHERE id = $1";
-    tx.run(sql, &[id.into(), other.into()]).map(drop)
+/// One more key of the caller itself beside its key `like`. It ends with that one, and with the one that calls: who came in
+/// for some days does not stay by copying.
+pub fn create_like(tx: &Tx<'_>, caller: &Caller, like: &str, new: &New<'_>, now: Millis) -> Result<(), Refusal> {
+    let (calling, user) = own(caller, like)?;
+    let ends = [end_of(tx, like, user, now)?, end_of(tx, calling, user, now)?];
+    create_for_user(tx, caller, user, new, ends.into_iter().flatten().min(), now)
 }
 
 /// Whoever creates an organization owns it: the person, or the key of a program.
@@ -215,9 +233,15 @@ pub fn give_owner_of_new(tx: &Tx<'_>, to: &Identity, organization: &str, now: Mi
     roles::insert(tx, to, &grant, now).map(drop)
 }
 
-/// Another secret for the caller's own key, or for another one of the same person.
+/// Another secret for the caller's own key, or for another one of the same person that does not outlive it.
 pub fn rotate_own(tx: &Tx<'_>, caller: &Caller, id: &str, digest: &str, now: Millis) -> Result<(), Refusal> {
-    let user = own(caller, id)?;
+    let (calling, user) = own(caller, id)?;
+    let (until, after) = (end_of(tx, calling, user, now)?, end_of(tx, id, user, now)?);
+    if until.is_some_and(|until| after.is_none_or(|after| after > until)) {
+        return Err(Refusal::forbidden(
+            "the key that calls ends before this one: rotate it with itself, or delete it and ask for another one",
+        ));
+    }
     let sql = "UPDATE api_keys SET digest = $2, generation = generation + 1 WHERE id = $1 AND user_id = $3";
     if tx.run(sql, &[id.into(), digest.into(), user.into()])? == 0 {
         return Err(Refusal::not_found("API key", id));
@@ -229,14 +253,12 @@ pub fn rotate_own(tx: &Tx<'_>, caller: &Caller, id: &str, digest: &str, now: Mil
 
 /// Ends a key of the caller itself; not the last one of who is some organization's last owner.
 pub fn delete_own(tx: &Tx<'_>, caller: &Caller, id: &str, now: Millis) -> Result<(), Refusal> {
-    let user = own(caller, id)?;
+    let (_, user) = own(caller, id)?;
     if tx.run("DELETE FROM api_keys WHERE id = $1 AND user_id = $2", &[id.into(), user.into()])? == 0 {
         return Err(Refusal::not_found("API key", id));
     }
     // Who deletes the last one goes, also where the identity provider would let them in again.
-    let left = "SELECT 1 FROM api_keys WHERE user_id = $1 AND (expires_at IS NULL OR expires_at > $2) LIMIT 1";
-    let goes = tx.first(left, &[user.into(), now.into()], |_| Ok(()))?.is_none();
-    let without = if goes { user } else { "" };
+    let without = if of_user(tx, user, now)?.is_empty() { user } else { "" };
     let owned = roles::owned_by(tx, user)?;
     owned.iter().try_for_each(|organization| roles::an_owner_remains_beside(tx, organization, without))?;
     news::tell(tx, News::Key(id.to_owned()));
@@ -244,10 +266,10 @@ pub fn delete_own(tx: &Tx<'_>, caller: &Caller, id: &str, now: Millis) -> Result
     Ok(audit::record_by(tx, caller, audit::SERVER, now, &entry)?)
 }
 
-/// The person who calls: what is theirs needs no other permission.
-fn own<'c>(caller: &'c Caller, key: &str) -> Result<&'c str, Refusal> {
+/// The key and the person that call: what is theirs needs no other permission.
+fn own<'c>(caller: &'c Caller, key: &str) -> Result<(&'c str, &'c str), Refusal> {
     match caller.who() {
-        Who::ApiKey { user: Some(user), .. } => Ok(user),
+        Who::ApiKey { id, user: Some(user), .. } => Ok((id, user)),
         _ => Err(Refusal::not_found("API key", key)),
     }
 }

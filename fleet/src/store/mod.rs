@@ -69,7 +69,11 @@ const STATE: &[Migration] = &[
         sql: include_str!("../../migrations/state/0006_people_from_outside.sql"),
     },
     Migration { number: 7, name: "servers", sql: include_str!("../../migrations/state/0007_servers.sql") },
+    Migration { number: 8, name: "signing_in", sql: include_str!("../../migrations/state/0008_signing_in.sql") },
 ];
+
+/// How many changes the state database has seen when it is up to date.
+pub const CHANGES: i64 = STATE.len() as i64;
 
 /// The changes of the log database, in order.
 const LOGS: &[Migration] =

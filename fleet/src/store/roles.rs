@@ -1,7 +1,7 @@
 //! Roles: which identity was given what, by the owners of an organization.
 //!
 //! Whatever takes a role away looks afterwards, in the same transaction, that the organization still has an owner who
-//! can sign in: a key, or a person with a key.
+//! can sign in: a key, or a person with a key that lasts or whom the identity provider knows.
 
 use std::sync::Arc;
 
@@ -216,8 +216,8 @@ pub(super) fn owned_by(tx: &Tx<'_>, identity: &str) -> Result<Vec<String>, DbErr
 }
 
 /// Looks, after a change in the same transaction, that somebody who can sign in still owns the organization: by a key that
-/// lasts, or at the identity provider, which has signed them in before. A key that a sign-in gave says nothing about
-/// tomorrow, and where it has ended it may still stand here or not.
+/// lasts, or at the identity provider of now, which has signed them in before. A key that a sign-in gave says nothing
+/// about tomorrow, and where it has ended it may still stand here or not.
 pub(super) fn an_owner_remains(tx: &Tx<'_>, organization: &str) -> Result<(), Refusal> {
     an_owner_remains_beside(tx, organization, "")
 }
@@ -229,7 +229,8 @@ pub(super) fn an_owner_remains_beside(tx: &Tx<'_>, organization: &str, identity:
                  AND g.identity_id <> $2
                  AND (EXISTS (SELECT 1 FROM api_keys k WHERE k.id = g.identity_id)
                    OR EXISTS (SELECT 1 FROM api_keys k WHERE k.user_id = g.identity_id AND k.expires_at IS NULL)
-                   OR EXISTS (SELECT 1 FROM identities i WHERE i.user_id = g.identity_id))";
+                   OR EXISTS (SELECT 1 FROM identities i JOIN sign_in_issuers s ON s.issuer = i.issuer
+                              WHERE i.user_id = g.identity_id))";
     match tx.first(sql, &[organization.into(), identity.into()], |_| Ok(()))? {
         Some(()) => Ok(()),
         None => Err(Refusal::precondition(format!(

@@ -10,6 +10,8 @@ const FILTER: &str = "finds nothing";
 const LOOKUP: &str = "there is no such thing";
 /// Said otherwise, or by the token, or there is nothing here that would need it.
 const IGNORED: &str = "never looked at";
+/// Only describes something, and a newer client may have a name for it.
+const NEWER: &str = "a newer client may know it";
 /// Judged after the invitation itself: whether there is one, or a member already. Whom it is for the address says.
 const LATER: &str = "judged later";
 
@@ -78,6 +80,7 @@ pub(super) const TAKEN: &[(&str, &str, &str, &str)] = &[
     ("GetFragment", "awubx", "current_organization_id", IGNORED),
     ("GetOrganizationNamespaceAvailability", "awubx", "organization_id", IGNORED),
     ("UpdateOrganization", "n", "allowed_login_methods.methods", IGNORED),
+    ("UpdateRegistryItem", "n", "update_module_metadata.language update_module_metadata.source_type", NEWER),
     ("CreateOrganizationInvite", "a", "authorizations authorizations.authorization_type", LATER),
     ("CreateOrganizationInvite", "a", "authorizations.organization_id", LATER),
     ("UpdateOrganizationInviteAuthorizations", "a", "add_authorizations", LATER),
