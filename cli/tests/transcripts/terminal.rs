@@ -38,11 +38,11 @@ impl Terminal {
     /// Runs a program whose screen this is, and types `answer` when it has asked `question`. Everything on the screen, and
     /// how the program ended.
     fn sit(mut self, mut command: Command, question: &str, answer: &str) -> (String, ExitStatus) {
+        // A terminal that hides what is typed shows it again afterwards.
+        let before = tcgetattr(&self.program).unwrap().local_modes;
         let mut child = command.spawn().unwrap();
         drop(command);
         let (mut screen, mut typed) = (Vec::new(), question.is_empty());
-        // For the last question: a terminal that hid what was typed shows it again.
-        let before = tcgetattr(&self.program).unwrap().local_modes;
         let program = self.program;
         let watcher = std::thread::spawn(move || {
             let status = child.wait().unwrap();
@@ -105,6 +105,5 @@ fn a_key_is_not_shown_while_it_is_typed() {
     let (screen, status) = terminal.sit(command, "API key (not shown): ", "right\n");
     assert!(status.success(), "{screen}");
     assert!(screen.contains("Logged in to ") && !screen.contains("right"), "{screen:?}");
-    desk.fleet.state().refused = None;
     assert_eq!(desk.run("machine list").exit, 0, "it was the right one");
 }

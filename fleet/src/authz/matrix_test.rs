@@ -44,7 +44,8 @@ fn matrix() -> String {
          device calls and nothing else. An API key needs `write_robot` for them, or a role on the machine itself: such a \
          key is the device's own.\n\n\
          In configurations, histories included, who lacks `write_robot` (for a fragment `write_fragment`) sees `********` \
-         instead of passwords, values of the machine server's environment, and what is given to variables of fragments. \
+         instead of passwords, values of the machine server's environment, and what is given to variables of fragments; of \
+         an organization's default fragments, who lacks `write_organization` does. \
          Device calls carry them in clear, since a device needs them; an operator of more than one machine makes none.\n",
     );
     for (title, target) in TARGETS {

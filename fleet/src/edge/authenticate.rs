@@ -7,6 +7,8 @@ use http::{HeaderMap, header};
 pub(super) enum Door {
     /// Answers anybody.
     Open,
+    /// Answers who shows no token too, and says itself what for; a bad token is one all the same.
+    Ajar,
     /// Answers callers with a good token, and everybody else UNAUTHENTICATED, whether the path exists or not.
     Closed,
 }
@@ -18,6 +20,8 @@ pub(super) const SIGN_IN: &str = "/proto.rpc.v1.AuthService/Authenticate";
 pub(super) fn door(path: &str) -> Door {
     match path {
         SIGN_IN => Door::Open,
+        // A page shows what an application looks like before a person has signed in to it.
+        "/platform.app.v1.AppService/GetAppContent" | "/platform.app.v1.AppService/GetAppBranding" => Door::Ajar,
         _ if path.starts_with("/grpc.health.v1.Health/") => Door::Open,
         _ => Door::Closed,
     }

@@ -151,7 +151,8 @@ impl Services {
         let throttle = &self.context.throttle;
         let caller = match authenticate::door(path) {
             authenticate::Door::Open => Caller::nobody(peer.ip),
-            authenticate::Door::Closed => {
+            authenticate::Door::Ajar if !headers.contains_key(::http::header::AUTHORIZATION) => Caller::nobody(peer.ip),
+            authenticate::Door::Closed | authenticate::Door::Ajar => {
                 let caller = self.context.authn.caller(authenticate::bearer(headers), peer.ip).await;
                 let caller = match throttle.late_for_strangers(caller, peer.ip).await {
                     Ok(caller) => caller,

@@ -1,6 +1,7 @@
 //! Web applications that modules bring: where their content is, and how they look while a person chooses a machine.
 //!
-//! Both operations want a token, like everything else; who may not read the module finds no application of it.
+//! Applications of public modules are shown to everybody, because a page shows them before a person has signed in. Of a
+//! private module they are shown to who may read it; without a token whatever is not public is UNAUTHENTICATED.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,7 +16,7 @@ use super::{
     registry_item::{Told, decoded, list, may_read, module_of, name},
 };
 use crate::{
-    authn::Caller,
+    authn::{Caller, Who},
     context::Context,
     downloads,
     refusal::Refusal,
@@ -74,17 +75,26 @@ pub async fn branding(
 }
 
 async fn find(context: &Context, caller: &Caller, namespace: &str, name: &str) -> Result<(Told, App), Refusal> {
+    let nobody = matches!(caller.who(), Who::Nobody);
+    // Whoever shows no token is told nothing about what is not for everybody, not even what was wrong.
+    let missing = || match nobody {
+        true => Refusal::unauthenticated("what is not public needs a token: sign in"),
+        false => Refusal::not_found("application", name),
+    };
     for (field, text) in [("public_namespace", namespace), ("name", name)] {
-        input::printable(field, text)?;
+        input::printable(field, text).map_err(|refusal| if nobody { missing() } else { refusal })?;
     }
-    let missing = || Refusal::not_found("application", name);
     let (namespace, wanted) = (namespace.to_owned(), name.to_owned());
     let told = context.store.scan::<_, DbError>(move |tx| {
         let Some(id) = registry_apps::item_of(tx, &namespace, &wanted)? else { return Ok(None) };
         registry::get(tx, &id)?.map(|stored| Told::read(tx, stored)).transpose()
     });
     let told = told.await?.ok_or_else(missing)?;
-    if !may_read(context, caller, &told.stored).await? {
+    let shown = match nobody {
+        true => told.stored.visibility != PRIVATE,
+        false => may_read(context, caller, &told.stored).await?,
+    };
+    if !shown {
         return Err(missing());
     }
     let apps = module_of(decoded(&told.stored.details)).apps;

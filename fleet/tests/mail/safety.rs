@@ -49,6 +49,16 @@ impl Papers {
     }
 }
 
+/// A program that does not outlive its test.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// What an owner reads about the only mail, which is not tried again.
 async fn refused(settings: Settings) -> String {
     let (world, owner) = with(settings).await;
@@ -155,9 +165,9 @@ async fn neither_the_password_nor_a_link_is_in_the_log() {
     serve.arg("--mail-authorities").arg(papers.path("good.pem"));
     place(&mut serve);
     serve.env("RUST_LOG", "trace").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
-    let mut running = serve.spawn().unwrap();
+    let mut running = Killed(serve.spawn().unwrap());
     let mut ready = String::new();
-    BufReader::new(running.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+    BufReader::new(running.0.stdout.take().unwrap()).read_line(&mut ready).unwrap();
     let ready: serde_json::Value = serde_json::from_str(&ready).unwrap();
     let address = ready["address"].as_str().unwrap().to_owned();
 
@@ -203,8 +213,7 @@ async fn neither_the_password_nor_a_link_is_in_the_log() {
     told("an invitation was sent").await;
     told("an invitation was not sent yet").await;
     told("an invitation is not sent any more").await;
-    let _ = running.kill();
-    let _ = running.wait();
+    drop(running);
     let log = fs::read_to_string(papers.path("log")).unwrap();
     let plain = STANDARD.encode(format!("\0fleet\0{PASSWORD}"));
     let secret = mail.link().strip_prefix("/invite/").unwrap();

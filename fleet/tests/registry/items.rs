@@ -382,11 +382,23 @@ async fn applications_are_found_by_their_name_by_who_may_read_the_module() {
     }
     let (nobody, stranger) = (world.nobody().await, world.owner("Strangers").await.client);
     let of_location = world.key(&owner, "owner", "location", &owner.location("North", None).await).await;
-    for (visibility, others) in
-        [(Visibility::Private, NotFound), (Visibility::PublicUnlisted, Yes), (Visibility::Public, Yes)]
-    {
+    let revoked = Client { token: Some("0".repeat(98)), ..nobody.clone() };
+    for (visibility, others, nobodys) in [
+        (Visibility::Private, NotFound, Code::Unauthenticated),
+        (Visibility::PublicUnlisted, Yes, Yes),
+        (Visibility::Public, Yes, Yes),
+    ] {
         show(&owner.client, "acme:camera", visibility).await.unwrap();
-        for (client, expected) in [(&nobody, Code::Unauthenticated), (&stranger, others), (&of_location, others)] {
+        for name in ["none", "a\0"] {
+            assert_eq!(
+                code(content_for(&nobody, "acme", name).await),
+                Code::Unauthenticated,
+                "{visibility:?} {name:?}"
+            );
+        }
+        for (client, expected) in
+            [(&nobody, nobodys), (&revoked, Code::Unauthenticated), (&stranger, others), (&of_location, others)]
+        {
             assert_eq!(code(content_for(client, "acme", "dashboard").await), expected, "{visibility:?}");
             let branding = client.app::<_, GetAppBrandingResponse>("GetAppBranding", request.clone()).await;
             assert_eq!(code(branding), expected, "{visibility:?}");

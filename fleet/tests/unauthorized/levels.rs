@@ -55,10 +55,11 @@ page is stale (`make docs` writes it). docs/permissions.md says why, docs/rules.
 
 `yes`: the role suffices, and the operation was done (OK). `denied`: what it is about can be seen, and that may not be done to it
 (PERMISSION_DENIED). `–`: for this role there is no such thing (NOT_FOUND). *By a share*: the role was given on another organization,
-with which the location is shared. *Secret*: the machine's main part signs in as a device; denied is to devices whatever is for people
-and their programs. Without a token every operation but Authenticate is UNAUTHENTICATED; for all other keys and people everything here
-is NOT_FOUND, except what is about the caller's own affairs (CreateOrganization, ListOrganizations,
-GetOrganizationNamespaceAvailability); other parts' devices find nothing but packages of their organization.
+with which the location is shared. *Secret*: the machine's main part signs in as a device; what is for people and their programs
+is denied to devices. Without a token every operation but Authenticate is UNAUTHENTICATED, except that GetAppContent and GetAppBranding
+tell everybody of public modules; for all other keys and people everything here is NOT_FOUND, except what is about the caller's own
+affairs (CreateOrganization, ListOrganizations, GetOrganizationNamespaceAvailability); other parts' devices find nothing but packages of
+their organization.
 ";
 
 /// What ends that with which others are called, each on things of its own, when all else was called.

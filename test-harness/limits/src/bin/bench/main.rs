@@ -48,8 +48,12 @@ async fn main() -> Result<(), Trouble> {
         fs::create_dir_all(&folder)?;
         let (load_before, mut table) = (load(), Table::default());
         let measured = measure(part, &folder, &mut table).await;
-        fs::remove_dir_all(&folder)?;
-        record(&table.markdown(&format!("{}: {part}", machine(&load_before))))?;
+        if !table.is_empty() {
+            record(&table.markdown(&format!("{}: {part}", machine(&load_before))))?;
+        }
+        if let Err(left) = fs::remove_dir_all(&folder) {
+            eprintln!("{} is left behind: {left}", folder.display());
+        }
         if let Err(error) = measured {
             eprintln!("{part}: {error}");
             failed.push(part);

@@ -16,6 +16,11 @@ impl Table {
         self.rows.push(row);
     }
 
+    /// Nothing was measured yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// The table under a heading.
     pub(crate) fn markdown(&self, heading: &str) -> String {
         let mut text = format!("### {heading}\n\n| figure | value | goal | made of |\n|---|---|---|---|\n");
