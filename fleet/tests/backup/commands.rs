@@ -97,7 +97,7 @@ async fn the_documented_commands_make_the_same_server_again() {
     // Some have ended before the backup begins; others never pause.
     let mut before = Load::begin(&there).await;
     before.acknowledged(5).await;
-    let mut before = before.end_undisturbed().await;
+    let mut before = before.end().await;
     let mut meanwhile = Load::begin(&there).await;
     meanwhile.acknowledged(5).await;
     if ON_POSTGRES {
@@ -108,7 +108,7 @@ async fn the_documented_commands_make_the_same_server_again() {
     }
     // The load went on, and goes on.
     meanwhile.goes_on(50).await;
-    let mut meanwhile = meanwhile.end_undisturbed().await;
+    let mut meanwhile = meanwhile.end().await;
     drop(server);
     fs::remove_dir_all(&data).unwrap();
     if ON_POSTGRES {
@@ -126,7 +126,7 @@ async fn the_documented_commands_make_the_same_server_again() {
     // And it goes on.
     let mut after = Load::begin(&there).await;
     after.acknowledged(2).await;
-    writers::check(&mut after.end_undisturbed().await, &there).await;
+    writers::check(&mut after.end().await, &there).await;
 }
 
 /// What is typed while there is a server, and what when it is lost.

@@ -86,11 +86,12 @@ async fn behind_a_balancer_one_may_be_killed_and_nothing_acknowledged_is_lost() 
     let mut at_the_other = Load::begin(&There { url: second.url.clone(), keys }).await;
     load.acknowledged(8).await;
     at_the_other.acknowledged(2).await;
+    load.is_killed();
     first.kill();
     // Those at the other one are not disturbed.
     at_the_other.goes_on(100).await;
     let mut writers = load.end().await;
-    writers.extend(at_the_other.end_undisturbed().await);
+    writers.extend(at_the_other.end().await);
     // Whoever connects now reaches the one that is left.
     writers::check(&mut writers, &there).await;
 }

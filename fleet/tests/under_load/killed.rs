@@ -38,6 +38,7 @@ async fn whatever_was_acknowledged_is_there_after_kill_9_and_nothing_is_half_don
     for _ in 0..2 {
         let mut load = Load::begin(&There { url: server.url.clone(), keys: keys.clone() }).await;
         load.acknowledged(8).await;
+        load.is_killed();
         server.kill();
         let mut writers = load.end().await;
         server = start(&data);

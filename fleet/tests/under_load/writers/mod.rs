@@ -115,15 +115,14 @@ fn is_lost(status: &Status) -> bool {
     }
 }
 
-/// A writer at work, and what it lost its connection by.
-type Task = JoinHandle<(Box<dyn Writer>, Option<Status>)>;
-
 /// Writers at work.
 pub(crate) struct Load {
-    tasks: Vec<Task>,
+    tasks: Vec<JoinHandle<Box<dyn Writer>>>,
     heard: mpsc::UnboundedReceiver<Heard>,
     acknowledged: BTreeMap<&'static str, usize>,
     ended: Arc<AtomicBool>,
+    /// Whether somebody kills a server of theirs.
+    killed: Arc<AtomicBool>,
 }
 
 impl Load {
@@ -144,11 +143,11 @@ impl Load {
             writers.push(Box::new(Files::new(there).await));
         }
         let (tell, heard) = mpsc::unbounded_channel();
-        let ended = Arc::new(AtomicBool::new(false));
+        let (ended, killed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let mut acknowledged = BTreeMap::new();
         let tasks = writers.into_iter().map(|mut writer| {
             acknowledged.insert(writer.kind(), 0);
-            let (tell, ended) = (tell.clone(), ended.clone());
+            let (tell, ended, killed) = (tell.clone(), ended.clone(), killed.clone());
             tokio::spawn(async move {
                 let _alarm = Alarm(writer.kind(), tell.clone());
                 while !ended.load(SeqCst) && !writer.rests() {
@@ -156,15 +155,16 @@ impl Load {
                         Ok(()) => drop(tell.send(Heard::Acknowledged(writer.kind()))),
                         Err(status) => {
                             assert!(is_lost(&status), "{}: {status:?}", writer.kind());
-                            return (writer, Some(status));
+                            assert!(killed.load(SeqCst), "{} lost a server nobody killed: {status:?}", writer.kind());
+                            break;
                         }
                     }
                 }
-                (writer, None)
+                writer
             })
         });
         let tasks = tasks.collect();
-        Self { tasks, heard, acknowledged, ended }
+        Self { tasks, heard, acknowledged, ended, killed }
     }
 
     /// Returns when each kind was acknowledged so often since it began.
@@ -191,21 +191,13 @@ impl Load {
         }
     }
 
+    /// From here on a writer may lose its connection; before, it must not.
+    pub(crate) fn is_killed(&self) {
+        self.killed.store(true, SeqCst);
+    }
+
     /// Each stops after what it is doing, or where its server died.
     pub(crate) async fn end(self) -> Vec<Box<dyn Writer>> {
-        self.ends().await.into_iter().map(|(writer, _)| writer).collect()
-    }
-
-    /// The same where no server died: none may have lost its connection.
-    pub(crate) async fn end_undisturbed(self) -> Vec<Box<dyn Writer>> {
-        let undisturbed = self.ends().await.into_iter().map(|(writer, lost)| {
-            assert!(lost.is_none(), "{} lost its server, which nobody killed: {lost:?}", writer.kind());
-            writer
-        });
-        undisturbed.collect()
-    }
-
-    async fn ends(self) -> Vec<(Box<dyn Writer>, Option<Status>)> {
         self.ended.store(true, SeqCst);
         let mut writers = Vec::new();
         for task in self.tasks {
