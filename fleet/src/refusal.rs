@@ -318,6 +318,10 @@ impl From<DbError> for Refusal {
                 tracing::error!("the disk of the data folder is full: nothing can be written until there is space");
                 Self::again("the server's disk is full: nothing was changed, try again when there is space")
             }
+            DbError::Unfit => Self::unreadable("a text in it is too long or holds NUL: shorten it, take that out"),
+            DbError::Related => Self::precondition(
+                "what this belongs to was deleted meanwhile, or something else belongs to it by now: look again",
+            ),
             DbError::Closed => Self {
                 again_after: Some(AGAIN_AFTER),
                 ..Self::new(Kind::Unavailable, "the server is shutting down: try again".to_owned())
@@ -392,7 +396,9 @@ mod tests {
             (DbError::Full.into(), Code::Unavailable),
             (DbError::Closed.into(), Code::Unavailable),
             (DbError::Unreachable.into(), Code::Unavailable),
-            (DbError::Related.into(), Code::Internal),
+            (DbError::Related.into(), Code::FailedPrecondition),
+            (DbError::Unfit.into(), Code::InvalidArgument),
+            (DbError::Panicked.into(), Code::Internal),
         ];
         for (refusal, code) in table {
             let (reason, has_field) = (refusal.kind.reason(), refusal.field.is_some());

@@ -6,6 +6,8 @@ mod world;
 mod audit;
 #[path = "rules/fragments.rs"]
 mod fragments;
+#[path = "rules/names.rs"]
+mod names;
 #[path = "rules/organizations.rs"]
 mod organizations;
 #[path = "rules/parts.rs"]

@@ -155,6 +155,9 @@ impl Authn {
     /// `api-key` with the key's id, `robot-secret` or `robot-location-secret` with the part's id or its full name.
     pub async fn authenticate(&self, entity: &str, kind: &str, payload: &str) -> Result<String, Refusal> {
         let digest = digest_of(payload);
+        if entity.contains('\0') {
+            return Err(wrong());
+        }
         let claim = match kind {
             "api-key" => {
                 let key = self.store.read(|tx| keys::for_login(tx, entity)).await?;

@@ -95,9 +95,16 @@ fn reference(entry: &Value) -> Result<Reference, &'static str> {
     Ok(Reference { key: key(id, version)?, variables, prefix: prefix.map(str::to_owned) })
 }
 
+/// Of an id or a version, which are looked for in an index.
+const KEY_MAX_BYTES: usize = 200;
+
 fn key(id: &str, version: Option<&str>) -> Result<Key, &'static str> {
     if id.is_empty() {
         return Err("the id is empty");
+    }
+    let unfit = |text: &str| text.len() > KEY_MAX_BYTES || text.chars().any(char::is_control);
+    if unfit(id) || version.is_some_and(unfit) {
+        return Err("the id or the version is longer than 200 bytes, or holds control characters");
     }
     Ok(Key { id: id.to_owned(), version: version.map(str::to_owned) })
 }

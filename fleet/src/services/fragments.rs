@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     authn::{Caller, Who},
-    authz::{Granted, Permission, Target, right},
+    authz::{Granted, Permission, Permissions, Target, right},
     clock::{Millis, millis, timestamp},
     context::Context,
     documents, ids,
@@ -60,15 +60,25 @@ pub async fn get(
     request: GetFragmentRequest,
 ) -> Result<GetFragmentResponse, Refusal> {
     let Readable { mut stored, writes, reader } = readable(context, &caller, &request.id).await?;
+    input::printable("version", request.version.as_deref().unwrap_or_default())?;
     let (id, wanted) = (stored.id.clone(), request.version.filter(|version| !version.is_empty()));
+    // Machines are counted for who may look at the organization.
+    let current = Some(request.current_organization_id).filter(|id| ids::is_id(id));
+    let held = match &current {
+        Some(id) => context.authz.permissions(&caller, Target::Organization, id).await?.unwrap_or_default(),
+        None => Permissions::NONE,
+    };
+    let current = current.filter(|_| held.contains(Permission::ReadOrganization));
     let found = context.store.scan::<_, Refusal>(move |tx| {
         let missing = |wanted: &str| Refusal::not_found("revision of that fragment", wanted);
         let named =
             |wanted: String| fragments::revision_named(tx, &id, &wanted, reader)?.ok_or_else(|| missing(&wanted));
         let revision = wanted.map(named).transpose()?;
-        Ok((revision, fragments::revision_names(tx, &id, reader, REVISIONS_SHOWN)?, fragment_users::usage(tx, &id)?))
+        let revisions = fragments::revision_names(tx, &id, reader, REVISIONS_SHOWN)?;
+        let here = current.map(|current| fragment_users::machines_in(tx, &id, &current)).transpose()?;
+        Ok((revision, revisions, fragment_users::usage(tx, &id)?, here.unwrap_or_default()))
     });
-    let (wanted, revisions, usage) = found.await?;
+    let (wanted, revisions, usage, here) = found.await?;
     if let Some(revision) = wanted {
         stored.config = revision.config;
         stored.revision = revision.revision;
@@ -78,7 +88,7 @@ pub async fn get(
         fragment_id: stored.id.clone(),
         organizations: count(usage.2),
         machines: count(usage.1),
-        machines_in_current_org: 0,
+        machines_in_current_org: count(here),
         version: None,
     };
     let revisions = revisions

@@ -74,8 +74,16 @@ pub async fn organizations(
 ) -> Result<GetOrganizationsWithAccessToLocationResponse, Refusal> {
     let granted = context.authz.location::<right::ReadLocation>(&caller, &request.location_id).await?;
     let found = context.store.read::<_, Refusal>(|tx| {
-        let owner = organizations::get(tx, granted.organization())?.map(|owner| (owner.id, owner.name));
-        Ok(owner.into_iter().chain(locations::shared_with(tx, granted.id())?).collect::<Vec<_>>())
+        // With whom a location around it is shared has access, too.
+        let chain = granted.chain();
+        let mut ids: Vec<&str> = Vec::with_capacity(1 + chain.shared_with.len());
+        for id in std::iter::once(&*chain.organization).chain(chain.shared_with.iter().map(|id| &**id)) {
+            if !ids.contains(&id) {
+                ids.push(id);
+            }
+        }
+        let found = ids.into_iter().map(|id| organizations::get(tx, id)).collect::<Result<Vec<_>, _>>()?;
+        Ok(found.into_iter().flatten().map(|one| (one.id, one.name)).collect::<Vec<_>>())
     });
     let organization_identities =
         found.await?.into_iter().map(|(id, name)| OrganizationIdentity { id, name }).collect();

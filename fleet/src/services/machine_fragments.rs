@@ -11,7 +11,10 @@ use api::pb::platform::app::v1::{
 };
 use serde_json::{Map, Value, json};
 
-use super::fragments::{message, readable};
+use super::{
+    fragments::{message, readable},
+    input,
+};
 use crate::{
     authn::Caller,
     authz::{Permission, Target, right},
@@ -88,6 +91,9 @@ async fn additional(
     let ids = request.additional_fragment_ids.into_iter();
     let mut references: Vec<(&'static str, String, Value)> =
         ids.map(|id| ("additional_fragment_ids", id.clone(), json!({"id": id}))).collect();
+    for one in &request.additional_fragments {
+        input::printable("additional_fragments.version", one.version.as_deref().unwrap_or_default())?;
+    }
     references.extend(request.additional_fragments.into_iter().map(|one| {
         let reference = match one.version.as_deref() {
             None | Some("") => json!({"id": one.fragment_id}),

@@ -13,6 +13,7 @@ use crate::{
     clock::{Millis, timestamp},
     context::Context,
     ids,
+    limits::NAME_CHARS_MAX,
     presence::{Liveness, liveness},
     refusal::Refusal,
     store::{
@@ -30,13 +31,20 @@ pub async fn create(context: &Context, caller: Caller, request: NewRobotRequest)
     let (id, part, fresh) = (ids::new_id(), ids::new_id(), Fresh::new(&context.authn.sealer));
     let (made, now) = (id.clone(), context.clock.now());
     let created = context.store.write::<_, Refusal>(move |tx| {
-        let part_name = format!("{name}-main");
+        let part_name = main_part_of(&name);
         let label = input::dns_label(&part_name);
         let main = stored_parts::New { id: &part, name: &part_name, label: &label, main: true, secret: fresh.stored() };
         machines::create(tx, &granted, &id, &name, &main, now)
     });
     created.await?;
     Ok(NewRobotResponse { id: made })
+}
+
+/// What the first part of a new machine is called: a name itself, however long the machine's is.
+fn main_part_of(machine: &str) -> String {
+    const MAIN: &str = "-main";
+    let begin: String = machine.chars().take(NAME_CHARS_MAX - MAIN.len()).collect();
+    format!("{begin}{MAIN}")
 }
 
 /// GetRobot.

@@ -164,11 +164,13 @@ pub async fn organizations_of(
     }
     let mut orgs = Vec::with_capacity(found.len());
     for id in found {
+        // Of one's own, too, only who may read the organization is told more than its names.
+        let held = context.authz.permissions(&caller, Target::Organization, &id).await?.unwrap_or_default();
         if let Some(stored) = context.store.read(|tx| organizations::get(tx, &id)).await? {
             orgs.push(OrgDetails {
                 org_id: stored.id,
                 org_name: stored.name,
-                org_cid: stored.cid,
+                org_cid: stored.cid.filter(|_| held.contains(Permission::ReadOrganization)),
                 public_namespace: stored.public_namespace,
                 billing_tier: None,
             });

@@ -69,23 +69,25 @@ pub async fn list(
         context.authz.organization::<right::ReadPackages>(&caller, &organization).await?;
     }
     known::<PackageType>("type", request.r#type.unwrap_or_default())?;
+    let with_url = request.include_url.unwrap_or_default();
     let read = context.store.scan::<_, DbError>(move |tx| {
-        let items = registry::of_organization(tx, &organization)?;
-        items
-            .into_iter()
-            .map(|stored| registry_files::of_item(tx, &stored.id).map(|files| (stored, files)))
-            .collect::<Result<Vec<_>, _>>()
+        let mut items = registry::of_organization(tx, &organization)?;
+        items.retain(|stored| {
+            input::given(request.name.as_deref()).is_none_or(|name| name == stored.name)
+                && request.r#type.is_none_or(|kind| kind == 0 || i64::from(kind) == stored.kind)
+        });
+        let version = input::given(request.version.as_deref());
+        let mut read = Vec::with_capacity(items.len());
+        for stored in items {
+            let mut files = registry_files::of_item(tx, &stored.id)?;
+            files.retain(|file| version.is_none_or(|version| version == file.version));
+            read.push((stored, files));
+        }
+        Ok(read)
     });
     let mut packages = Vec::new();
     for (stored, files) in read.await? {
-        let named = input::given(request.name.as_deref()).is_none_or(|name| name == stored.name);
-        let of_kind = request.r#type.is_none_or(|kind| kind == 0 || i64::from(kind) == stored.kind);
-        if named && of_kind {
-            let version = input::given(request.version.as_deref());
-            let wanted = files.iter().filter(|file| version.is_none_or(|version| version == file.version));
-            let with_url = request.include_url.unwrap_or_default();
-            packages.extend(wanted.map(|file| message(context, &stored, file, with_url)));
-        }
+        packages.extend(files.iter().map(|file| message(context, &stored, file, with_url)));
     }
     Ok(ListPackagesResponse { packages })
 }

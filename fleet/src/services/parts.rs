@@ -56,15 +56,20 @@ pub async fn get_by_name(
     if request.name.is_empty() {
         return Err(Refusal::invalid("name", "is missing: give a part's name, or the first label of its full name"));
     }
-    let found = context.store.read(|tx| parts::by_name(tx, &location, &request.name)).await?;
-    let found = found.ok_or_else(|| Refusal::not_found("robot part", &request.name))?;
-    let granted = context.authz.part::<right::ReadRobotConfig>(&caller, &found.id).await;
+    input::printable("name", &request.name)?;
+    // Parts of several machines may have the name: the first one that the caller may read.
+    for found in context.store.read(|tx| parts::by_name(tx, &location, &request.name)).await? {
+        match context.authz.part::<right::ReadRobotConfig>(&caller, &found.id).await {
+            Ok(granted) => {
+                let part = with_secrets(context, &granted, found).await?;
+                return Ok(GetRobotPartByNameAndLocationResponse { part: Some(part) });
+            }
+            Err(refusal) if refusal.is_not_found() => {}
+            Err(refusal) => return Err(refusal),
+        }
+    }
     // By its name, not by its id: a stranger must not learn the id from the refusal.
-    let granted = granted.map_err(|refusal| match refusal.is_not_found() {
-        true => Refusal::not_found("robot part", &request.name),
-        false => refusal,
-    })?;
-    Ok(GetRobotPartByNameAndLocationResponse { part: Some(with_secrets(context, &granted, found).await?) })
+    Err(Refusal::not_found("robot part", &request.name))
 }
 
 /// UpdateRobotPart. The text form wins over the Struct and is kept letter by letter.

@@ -23,6 +23,16 @@ pub fn usage(tx: &Tx<'_>, id: &str) -> Result<(i64, i64, i64), DbError> {
     Ok(tx.first(sql, &[id.into()], |row| Ok((row.int(0)?, row.int(1)?, row.int(2)?)))?.unwrap_or_default())
 }
 
+/// How many machines of one organization name it directly in one of their parts, and may use it.
+pub fn machines_in(tx: &Tx<'_>, id: &str, organization: &str) -> Result<i64, DbError> {
+    let sql = "SELECT COUNT(DISTINCT p.machine_id)
+               FROM fragment_uses u JOIN fragments f ON f.id = u.fragment_id JOIN parts p ON p.id = u.user_id
+                    JOIN machines m ON m.id = p.machine_id JOIN locations l ON l.id = m.location_id
+               WHERE u.fragment_id = $1 AND u.user_kind = 'part' AND l.organization_id = $2
+                 AND (f.visibility <> 1 OR f.organization_id = l.organization_id)";
+    Ok(tx.first(sql, &[id.into(), organization.into()], |row| row.int(0))?.unwrap_or_default())
+}
+
 /// Named in a refusal; the rest is counted.
 const USERS_NAMED: i64 = 10;
 

@@ -82,11 +82,13 @@ pub fn of_machine(tx: &Tx<'_>, machine: &str) -> Result<Vec<Stored>, DbError> {
     tx.all(select!("WHERE p.machine_id = $1 ORDER BY p.main DESC, p.created_at, p.id"), &[machine.into()], stored)
 }
 
-/// In a location, by its own name or by the first label of its full name.
-pub fn by_name(tx: &Tx<'_>, location: &str, name: &str) -> Result<Option<Stored>, DbError> {
-    let sql =
-        select!("WHERE m.location_id = $1 AND (p.dns_name = $2 OR p.name = $2) ORDER BY p.dns_name = $2 DESC, p.id");
-    tx.first(sql, &[location.into(), name.into()], stored)
+/// In a location, by the first label of its full name, which one part has, or by its own name, which a part of each machine
+/// may have: a thousand at most.
+pub fn by_name(tx: &Tx<'_>, location: &str, name: &str) -> Result<Vec<Stored>, DbError> {
+    let sql = select!(
+        "WHERE m.location_id = $1 AND (p.dns_name = $2 OR p.name = $2) ORDER BY p.dns_name = $2 DESC, p.id LIMIT 1000"
+    );
+    tx.all(sql, &[location.into(), name.into()], stored)
 }
 
 /// A new part.

@@ -9,7 +9,7 @@ pub enum Arg<'a> {
     Null,
     /// BIGINT: times in milliseconds, counts, flags.
     Int(i64),
-    /// TEXT: ids, names, JSON. Contains no NUL: the edge refuses it, one of the engines would too.
+    /// TEXT: ids, names, JSON. Contains no NUL: operations refuse it, and so does one of the engines.
     Text(&'a str),
     /// BYTEA: bodies that only this program reads.
     Blob(&'a [u8]),

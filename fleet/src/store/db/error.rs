@@ -13,6 +13,9 @@ pub enum DbError {
     /// A FOREIGN KEY rule: the row refers to one that is not there, or is referred to.
     #[error("a row that this one belongs to is missing, or other rows belong to it")]
     Related,
+    /// A text that no column takes: it holds NUL, or it is too long for an index.
+    #[error("a text cannot be stored")]
+    Unfit,
     /// The disk or the file's size limit.
     #[error("the database cannot grow: the disk is full")]
     Full,
@@ -45,6 +48,7 @@ impl DbError {
         match self {
             Self::Exists(what) => Self::Exists(what.clone()),
             Self::Related => Self::Related,
+            Self::Unfit => Self::Unfit,
             Self::Full => Self::Full,
             Self::Panicked => Self::Panicked,
             Self::Unreachable => Self::Unreachable,

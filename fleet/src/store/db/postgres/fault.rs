@@ -58,6 +58,7 @@ pub(super) fn of_statement(why: &tokio_postgres::Error) -> DbError {
     match refused.code() {
         &SqlState::UNIQUE_VIOLATION => DbError::Exists(columns(refused)),
         &SqlState::FOREIGN_KEY_VIOLATION => DbError::Related,
+        &SqlState::CHARACTER_NOT_IN_REPERTOIRE | &SqlState::PROGRAM_LIMIT_EXCEEDED => DbError::Unfit,
         &SqlState::DISK_FULL => DbError::Full,
         // Too many connections, out of memory; a lock not had in time; cancelled; a deadlock.
         code if code.code().starts_with("53")
