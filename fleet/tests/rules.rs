@@ -4,6 +4,8 @@ mod world;
 
 #[path = "rules/audit.rs"]
 mod audit;
+#[path = "rules/check_ins.rs"]
+mod check_ins;
 #[path = "rules/fragments.rs"]
 mod fragments;
 #[path = "rules/names.rs"]
