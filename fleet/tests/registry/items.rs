@@ -158,8 +158,18 @@ async fn items_of_other_kinds_are_kept_and_found() {
     let told = item(&owner.client, "acme:detector").await.unwrap();
     assert_eq!((&*told.description, &*told.url), ("finds Screws", "https://example.org"));
     assert!(
-        matches!(told.metadata, Some(registry_item::Metadata::MlModelMetadata(model)) if model.model_framework == 4)
+        matches!(&told.metadata, Some(registry_item::Metadata::MlModelMetadata(model)) if model.model_framework == 4)
     );
+    // What is not said stays; an item's description has no way of not being said.
+    let nothing = UpdateRegistryItemRequest {
+        item_id: "acme:detector".into(),
+        description: "finds Screws".into(),
+        ..Default::default()
+    };
+    assert_eq!(change(owner.client.clone(), nothing).await, Yes);
+    let still = item(&owner.client, "acme:detector").await.unwrap();
+    assert_eq!((still.visibility, &still.url, still.r#type), (told.visibility, &told.url, told.r#type));
+    assert_eq!((&still.metadata, still.visibility()), (&told.metadata, Visibility::Public));
     let other_kind = UpdateRegistryItemRequest { r#type: PackageType::Module.into(), ..detector.clone() };
     let other_metadata = UpdateRegistryItemRequest {
         metadata: Some(Update::UpdateMlTrainingMetadata(UpdateMlTrainingMetadata::default())),
