@@ -386,15 +386,14 @@ fn memory(process: &Child, what: &str) -> u64 {
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-#[tokio::test]
-async fn a_large_file_costs_the_server_no_memory_in_one_message_or_in_many() {
+/// Uploads files of this size in so many messages, one after the other; fails if that takes memory.
+async fn costs_no_memory(data: &Path, options: &[&str], variables: Vec<(String, String)>, messages: &[usize]) {
     const MEBIBYTES: usize = 256;
     // Whatever the size of the file.
     const MOST_KB: u64 = 32 << 10;
-    let folder = tempfile::tempdir().unwrap();
-    let data = folder.path().join("data");
-    let (organization_id, key_id, key) = init(&data);
-    let server = Server::start(&data);
+    let (organization_id, key_id, key) = init(data);
+    let server =
+        Server::start_with(data, |command| command.args(options).envs(variables).stderr(std::process::Stdio::null()));
     let client = server.client(&key_id, &key).await;
     let create = CreateModuleRequest { organization_id, name: "camera".into() };
     let module: CreateModuleResponse = client.app("CreateModule", create).await.unwrap();
@@ -402,9 +401,9 @@ async fn a_large_file_costs_the_server_no_memory_in_one_message_or_in_many() {
 
     let part = |part| bytes::Bytes::from(UploadModuleFileRequest { module_file: Some(part) }.encode_to_vec());
     let before = memory(&server.process, "VmRSS");
-    for (version, messages) in [("1.0.0", 1), ("1.0.1", MEBIBYTES)] {
+    for (n, messages) in messages.iter().copied().enumerate() {
         let (module_id, platform) = (module.module_id.clone(), "any".to_owned());
-        let info = ModuleFileInfo { module_id, version: version.into(), platform, platform_tags: Vec::new() };
+        let info = ModuleFileInfo { module_id, version: format!("1.0.{n}"), platform, platform_tags: Vec::new() };
         let piece = part(upload_module_file_request::ModuleFile::File(vec![7; (MEBIBYTES << 20) / messages].into()));
         let info = part(upload_module_file_request::ModuleFile::ModuleFileInfo(info));
         let sent = std::iter::once(info).chain(std::iter::repeat_n(piece, messages));
@@ -418,4 +417,24 @@ async fn a_large_file_costs_the_server_no_memory_in_one_message_or_in_many() {
         let grown = memory(&server.process, "VmHWM").saturating_sub(before);
         assert!(grown < MOST_KB, "{grown} kB more at most, for {MEBIBYTES} MiB in {messages} messages");
     }
+}
+
+#[tokio::test]
+async fn a_large_file_costs_the_server_no_memory_in_one_message_or_in_many() {
+    let folder = tempfile::tempdir().unwrap();
+    costs_no_memory(&folder.path().join("data"), &[], Vec::new(), &[1, 256]).await;
+}
+
+/// Who keeps the bucket is another process: this one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_file_costs_the_server_no_memory_on_its_way_to_a_bucket() {
+    if world::engine::ON_POSTGRES {
+        // The database has no part in it, and a quarter of a gigabyte takes its time.
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let bucket = test_s3::Server::start().await.unwrap();
+    let address = format!("s3://{}", test_s3::BUCKET);
+    costs_no_memory(&folder.path().join("data"), &["--artifacts", &address], bucket.variables(), &[256]).await;
+    assert_eq!((bucket.objects().len(), bucket.parts()), (1, 0), "{:?}", bucket.objects());
 }

@@ -13,10 +13,15 @@ use std::{
     },
 };
 
+use api::pb::platform::{
+    app::agent::v1::{DeviceAgentConfigRequest, DeviceAgentConfigResponse},
+    fleet::v1::{GetPartStatusRequest, GetPartStatusResponse},
+};
+
 use crate::under_load::{
-    race,
+    pages, race,
     world::{
-        Client,
+        Client, PATIENCE,
         process::{Server, init},
     },
     writers::{self, Load, There},
@@ -94,4 +99,63 @@ async fn behind_a_balancer_one_may_be_killed_and_nothing_acknowledged_is_lost() 
     writers.extend(at_the_other.end().await);
     // Whoever connects now reaches the one that is left.
     writers::check(&mut writers, &there).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_and_tails_are_true_while_lines_arrive_at_two_servers() {
+    let folder = tempfile::tempdir().unwrap();
+    let (folders, keys) = folders(folder.path());
+    let servers = folders.map(|data| start(&data));
+    let owner = servers[0].owner(&keys).await;
+    let part = pages::part(&owner).await;
+    let (mut devices, mut readers) = (Vec::new(), Vec::new());
+    for server in &servers {
+        devices.push(server.login("robot-secret", &part.id, &part.secrets[0].secret).await);
+        readers.push(server.client(&keys.1, &keys.2).await);
+    }
+    pages::are_true(&part.id, &devices, &readers).await;
+}
+
+/// What it wrote down counts, and it writes once a second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_device_is_live_also_when_the_server_that_heard_it_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (folders, keys) = folders(folder.path());
+    let [mut first, second] = folders.map(|data| start(&data));
+    let part = pages::part(&first.owner(&keys).await).await;
+    let device = first.login("robot-secret", &part.id, &part.secrets[0].secret).await;
+    let [here, there] = [first.client(&keys.1, &keys.2).await, second.client(&keys.1, &keys.2).await];
+    let status = async |client: &Client| -> GetPartStatusResponse {
+        let request = GetPartStatusRequest { part_id: part.id.clone() };
+        client.call("/platform.fleet.v1.AdminService/GetPartStatus", request).await.unwrap()
+    };
+    let at = |status: &GetPartStatusResponse| status.last_access.map(|at| (at.seconds, at.nanos));
+    let never = status(&there).await;
+    assert_eq!((never.live, at(&never)), (false, None));
+    let heard = async {
+        loop {
+            let request = DeviceAgentConfigRequest { id: part.id.clone(), ..DeviceAgentConfigRequest::default() };
+            let path = "/platform.app.agent.v1.AgentDeviceService/DeviceAgentConfig";
+            let _: DeviceAgentConfigResponse = device.call(path, request).await.unwrap();
+            let shown = status(&there).await;
+            if shown.last_access.is_some() {
+                return shown;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    let heard = tokio::time::timeout(PATIENCE, heard).await.expect("the other one shows it");
+    assert!(heard.live, "{heard:?}");
+    assert!(at(&status(&here).await) >= at(&heard), "nobody heard it later than the one that it spoke to");
+    first.kill();
+    let left = status(&there).await;
+    assert!(left.live, "{left:?}");
+    assert!(at(&left) >= at(&heard), "{left:?} {heard:?}");
+    // It calls the one that is left, as one behind a balancer does.
+    let device = second.login("robot-secret", &part.id, &part.secrets[0].secret).await;
+    let request = DeviceAgentConfigRequest { id: part.id.clone(), ..DeviceAgentConfigRequest::default() };
+    let path = "/platform.app.agent.v1.AgentDeviceService/DeviceAgentConfig";
+    let _: DeviceAgentConfigResponse = device.call(path, request).await.unwrap();
+    let now = status(&there).await;
+    assert!(now.live && at(&now) > at(&left), "{now:?}");
 }
