@@ -182,5 +182,5 @@ fn a_code_that_the_server_did_not_give_ends_the_login_with_a_sentence() {
     // Somebody changes their mind.
     let (login, _) = Running::start(desk.command(&line), "platform", &desk.path("screen-2"), false).unwrap();
     eventually("the page to open", || login.said().contains("port=").then_some(())).unwrap();
-    assert_eq!(login.end_by(Signal::INT).unwrap(), None);
+    assert_eq!(login.end_by(Signal::TERM).unwrap(), None);
 }
