@@ -16,9 +16,13 @@ mod reflection;
 mod refusals;
 #[path = "edge/renewal.rs"]
 mod renewal;
+#[path = "unauthorized/requests.rs"]
+mod requests;
 #[path = "edge/rest.rs"]
 mod rest;
 #[path = "edge/slow.rs"]
 mod slow;
 #[path = "edge/strangers.rs"]
 mod strangers;
+#[path = "edge/twins.rs"]
+mod twins;

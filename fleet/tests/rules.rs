@@ -16,5 +16,9 @@ mod organizations;
 mod parts;
 #[path = "rules/places.rs"]
 mod places;
+#[path = "rules/rows.rs"]
+mod rows;
 #[path = "rules/times.rs"]
 mod times;
+#[path = "rules/told.rs"]
+mod told;

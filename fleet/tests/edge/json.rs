@@ -11,7 +11,7 @@ use super::world::{
     http::{Answer, ask},
 };
 
-async fn post(world: &World, client: &Client, path: &str, body: &Value) -> Answer {
+pub(super) async fn post(world: &World, client: &Client, path: &str, body: &Value) -> Answer {
     let token = client.token.as_ref().map(|token| format!("Bearer {token}")).unwrap_or_default();
     let mut headers = vec![("Content-Type", "application/json")];
     if client.token.is_some() {

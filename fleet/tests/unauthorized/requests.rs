@@ -54,11 +54,15 @@ impl Contract {
                 client.try_stream(path, request).await.map(|_| Bytes::new())
             }
             "UploadModuleFile" => upload(client, path, ours).await,
-            operation => client.raw(path, special(operation, ours).unwrap_or_else(|| self.request(path, ours))).await,
+            _ => client.raw(path, self.request(path, ours)).await,
         }
     }
 
-    fn request(&self, path: &str, ours: &Ours) -> Bytes {
+    /// What is asked of an operation that takes one message.
+    pub(super) fn request(&self, path: &str, ours: &Ours) -> Bytes {
+        if let Some(special) = special(path.rsplit('/').next().unwrap(), ours) {
+            return special;
+        }
         let mut bytes = Vec::new();
         self.fill(&self.inputs[path], path, ours, 0, &mut bytes);
         bytes.into()
@@ -139,6 +143,11 @@ fn special(operation: &str, ours: &Ours) -> Option<Bytes> {
             ListFragmentsRequest { organization_id: ours.organization.clone(), ..ListFragmentsRequest::default() }
                 .encode_to_vec()
         }
+        "ListRegistryItems" => ListRegistryItemsRequest {
+            organization_id: Some(ours.organization.clone()),
+            ..ListRegistryItemsRequest::default()
+        }
+        .encode_to_vec(),
         "ListMachineSummaries" => ListMachineSummariesRequest {
             organization_id: ours.organization.clone(),
             location_ids: vec![ours.location.clone()],
