@@ -20,7 +20,8 @@ use crate::{
     limits::{FRAGMENT_HISTORY_PAGE_DEFAULT, FRAGMENT_HISTORY_PAGE_MAX},
     refusal::Refusal,
     store::{
-        DbError, fragment_users,
+        DbError,
+        fragment_users::{self, Usage},
         fragments::{self, Change, PRIVATE, PUBLIC, Reader, Revision, Stored, Visibility},
     },
 };
@@ -86,8 +87,8 @@ pub async fn get(
     }
     let fragment_usage = FragmentUsage {
         fragment_id: stored.id.clone(),
-        organizations: count(usage.2),
-        machines: count(usage.1),
+        organizations: count(usage.organizations),
+        machines: count(usage.machines),
         machines_in_current_org: count(here),
         version: None,
     };
@@ -224,7 +225,7 @@ pub async fn history(
     let page = if more { revisions.len().saturating_sub(1) } else { revisions.len() };
     let mut history = Vec::with_capacity(page);
     for (place, revision) in revisions.iter().take(page).enumerate() {
-        let old = revisions.get(place + 1).map(|old| message(at(&stored, old), (0, 0, 0), writes));
+        let old = revisions.get(place + 1).map(|old| message(at(&stored, old), Usage::default(), writes));
         let config = if writes { revision.config.clone() } else { documents::masked(&revision.config) };
         history.push(FragmentHistoryEntry {
             fragment: stored.id.clone(),
@@ -307,7 +308,7 @@ fn count(number: i64) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
-pub(super) fn message(stored: Stored, (parts, _, organizations): (i64, i64, i64), writes: bool) -> Message {
+pub(super) fn message(stored: Stored, usage: Usage, writes: bool) -> Message {
     let config = if writes { stored.config } else { documents::masked(&stored.config) };
     Message {
         id: stored.id,
@@ -317,9 +318,9 @@ pub(super) fn message(stored: Stored, (parts, _, organizations): (i64, i64, i64)
         public: stored.visibility != PRIVATE,
         created_on: Some(timestamp(stored.created_at)),
         organization_name: stored.organization_name,
-        robot_part_count: count(parts),
-        organization_count: count(organizations),
-        only_used_by_owner: organizations <= 1,
+        robot_part_count: count(usage.parts),
+        organization_count: count(usage.organizations),
+        only_used_by_owner: usage.others == 0,
         visibility: count(stored.visibility),
         last_updated: Some(timestamp(stored.updated_at)),
         revision: stored.revision,

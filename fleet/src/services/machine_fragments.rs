@@ -24,7 +24,8 @@ use crate::{
     limits::FRAGMENTS_PER_CONFIG_MAX,
     refusal::Refusal,
     store::{
-        Tx, fragment_users,
+        Tx,
+        fragment_users::{self, Usage},
         fragments::{self, PRIVATE, Stored},
         parts,
     },
@@ -119,7 +120,7 @@ async fn additional(
 #[derive(Default)]
 struct Found {
     /// Each with its users counted, the outer ones first.
-    fragments: Vec<(Stored, (i64, i64, i64))>,
+    fragments: Vec<(Stored, Usage)>,
     resolved: Vec<Resolved>,
     seen: BTreeSet<Key>,
     bytes: usize,

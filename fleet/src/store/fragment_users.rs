@@ -13,14 +13,31 @@ use crate::{
     refusal::Refusal,
 };
 
-/// How many parts name it directly and may use it, and how many machines and organizations these lie in.
-pub fn usage(tx: &Tx<'_>, id: &str) -> Result<(i64, i64, i64), DbError> {
-    let sql = "SELECT COUNT(*), COUNT(DISTINCT p.machine_id), COUNT(DISTINCT l.organization_id)
+/// Who names a fragment directly and may use it.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Usage {
+    /// Parts that do.
+    pub parts: i64,
+    /// Machines that these belong to.
+    pub machines: i64,
+    /// Organizations that these lie in.
+    pub organizations: i64,
+    /// Of these, all but the fragment's own.
+    pub others: i64,
+}
+
+/// Counted now.
+pub fn usage(tx: &Tx<'_>, id: &str) -> Result<Usage, DbError> {
+    let sql = "SELECT COUNT(*), COUNT(DISTINCT p.machine_id), COUNT(DISTINCT l.organization_id),
+                      COUNT(DISTINCT CASE WHEN l.organization_id <> f.organization_id THEN l.organization_id END)
                FROM fragment_uses u JOIN fragments f ON f.id = u.fragment_id JOIN parts p ON p.id = u.user_id
                     JOIN machines m ON m.id = p.machine_id JOIN locations l ON l.id = m.location_id
                WHERE u.fragment_id = $1 AND u.user_kind = 'part'
                  AND (f.visibility <> 1 OR f.organization_id = l.organization_id)";
-    Ok(tx.first(sql, &[id.into()], |row| Ok((row.int(0)?, row.int(1)?, row.int(2)?)))?.unwrap_or_default())
+    let counted = tx.first(sql, &[id.into()], |row| {
+        Ok(Usage { parts: row.int(0)?, machines: row.int(1)?, organizations: row.int(2)?, others: row.int(3)? })
+    });
+    Ok(counted?.unwrap_or_default())
 }
 
 /// How many machines of one organization name it directly in one of their parts, and may use it.
@@ -55,7 +72,7 @@ pub fn users(tx: &Tx<'_>, id: &str) -> Result<Users, DbError> {
                WHERE u.fragment_id = $1 AND u.user_kind = 'part' AND f.visibility <> 1
                  AND f.organization_id <> l.organization_id";
     let elsewhere = tx.first(sql, &[id.into()], |row| row.int(0))?.is_some_and(|count| count > 0);
-    let mut users = Users { count: usage(tx, id)?.0, elsewhere, here: Vec::new() };
+    let mut users = Users { count: usage(tx, id)?.parts, elsewhere, here: Vec::new() };
     let sql = "SELECT p.id, p.name, m.name
                FROM fragment_uses u JOIN fragments f ON f.id = u.fragment_id JOIN parts p ON p.id = u.user_id
                     JOIN machines m ON m.id = p.machine_id JOIN locations l ON l.id = m.location_id

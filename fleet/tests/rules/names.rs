@@ -128,13 +128,20 @@ async fn the_machines_that_use_a_fragment_are_counted_everywhere_and_in_the_call
     };
     let made: CreateFragmentResponse = owner.client.app("CreateFragment", made).await.unwrap();
     let fragment = made.fragment.unwrap().id;
-    for (user, machines) in [(&owner, 2), (&other, 3)] {
+    let only_by_owner = async || {
+        let request = GetFragmentRequest { id: fragment.clone(), ..GetFragmentRequest::default() };
+        let told: GetFragmentResponse = owner.client.app("GetFragment", request).await.unwrap();
+        told.fragment.unwrap().only_used_by_owner
+    };
+    assert!(only_by_owner().await, "by nobody");
+    for (user, machines) in [(&other, 3), (&owner, 2)] {
         let location = user.location("North", None).await;
         for n in 0..machines {
             let part = user.main_part(&user.machine(&location, &format!("arm-{n}")).await).await;
             let config = format!(r#"{{"fragments": ["{fragment}"]}}"#);
             assert_eq!(configure(user, &part, &config).await, Yes);
         }
+        assert!(!only_by_owner().await, "by another one, alone or not");
     }
     let usage = async |client: &Client, current: &str| {
         let request = GetFragmentRequest {
