@@ -119,6 +119,41 @@ async fn what_is_read_is_the_same_in_both_forms_under_both_names() {
     world.end().await;
 }
 
+/// A newer client or device says more than this server knows (contract, "Unknown fields must be tolerated").
+#[tokio::test]
+async fn what_a_newer_version_says_beside_it_changes_no_answer() {
+    // Fields 1000, a number, and 1001, a text, in the wire format.
+    const UNKNOWN: &[u8] = b"\xc0\x3e\x07\xca\x3e\x05newer";
+    let world = World::new().await;
+    let owner = world.owner("Acme").await;
+    let ours = ours(&world, &owner).await;
+    fill(&owner, &ours).await;
+    let contract = Contract::read();
+    for (path, method) in unary(true) {
+        let request = contract.request(path, &ours);
+        let newer = Bytes::from([&request[..], UNKNOWN].concat());
+        let [told, newer] = [request, newer].map(|request| owner.client.raw(path, request));
+        let decoded = |told| DynamicMessage::decode(method.output(), told).unwrap();
+        let (told, newer) = (decoded(told.await.unwrap()), decoded(newer.await.unwrap()));
+        assert!(newer == told, "{path}: {newer} in place of {told}");
+    }
+    // What a device tells.
+    let entry = LogEntry { level: "info".into(), message: "newer".into(), ..LogEntry::default() };
+    let log = LogRequest { id: ours.part.clone(), logs: vec![entry.clone()] }.encode_to_vec();
+    let part_id = ours.part.clone();
+    let spooled = UploadLogsRequest { part_id, spool_id: "newer".into(), batch_number: 1, logs: vec![entry] };
+    let report = contract.request("/platform.fleet.v1.DeviceService/Report", &ours);
+    for (path, request) in [
+        ("/platform.app.v1.RobotService/Log", log),
+        ("/platform.fleet.v1.DeviceService/UploadLogs", spooled.encode_to_vec()),
+        ("/platform.fleet.v1.DeviceService/Report", report.to_vec()),
+    ] {
+        let newer = [&request[..], UNKNOWN].concat();
+        owner.client.raw(path, newer.into()).await.unwrap_or_else(|no| panic!("{path}: {no}"));
+    }
+    world.end().await;
+}
+
 /// Which fields there are, and of which kind; ids, names and moments differ.
 fn shape(told: &Value) -> Value {
     match told {
