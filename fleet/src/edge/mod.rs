@@ -105,7 +105,7 @@ impl Services {
             admin: AdminServiceServer::from_arc(operations),
             health: tonic_health::pb::health_server::HealthServer::new(health)
                 .max_decoding_message_size(LOGIN_BYTES_MAX),
-            reflection: reflection::Reflection::new(),
+            reflection: reflection::Reflection::default(),
         }
     }
 

@@ -3,7 +3,11 @@
 //! Behind the door like everything else: the contract is no secret, but an open stream costs memory, and the list of
 //! doors that anybody may hold open is short on purpose. Both package prefixes are described, as both are answered.
 
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Arc, OnceLock},
+};
 
 use http::{Request, Response};
 use prost::Message as _;
@@ -22,15 +26,19 @@ pub(super) const V1_ALPHA: &str = "grpc.reflection.v1alpha.ServerReflection";
 type Answer = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 type Serve = Arc<dyn Fn(Request<Body>) -> Answer + Send + Sync>;
 
-/// Both versions. Cheap to clone.
-#[derive(Clone)]
+/// Both versions, made when somebody asks for the first time: some megabytes that most servers never need. Cheap to clone.
+#[derive(Clone, Default)]
 pub(super) struct Reflection {
+    made: Arc<OnceLock<Versions>>,
+}
+
+struct Versions {
     v1: Option<Serve>,
     v1_alpha: Option<Serve>,
 }
 
-impl Reflection {
-    pub(super) fn new() -> Self {
+impl Versions {
+    fn make() -> Self {
         let theirs = under_the_other_prefix(api::pb::DESCRIPTORS);
         let builder = || {
             let mut builder = Builder::configure()
@@ -50,9 +58,12 @@ impl Reflection {
         let alpha = builder().build_v1alpha().map(|service| serve(service.max_decoding_message_size(LOGIN_BYTES_MAX)));
         Self { v1: v1.ok(), v1_alpha: alpha.ok() }
     }
+}
 
+impl Reflection {
     pub(super) async fn call(&self, request: Request<Body>) -> Response<Body> {
-        let serve = if request.uri().path().contains(".v1alpha.") { &self.v1_alpha } else { &self.v1 };
+        let made = self.made.get_or_init(Versions::make);
+        let serve = if request.uri().path().contains(".v1alpha.") { &made.v1_alpha } else { &made.v1 };
         match serve {
             Some(serve) => serve(request).await,
             None => Status::unimplemented("the contract cannot be described").into_http(),
