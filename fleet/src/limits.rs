@@ -72,6 +72,9 @@ pub const HEADERS_WITHIN: Duration = Duration::from_secs(20);
 pub const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(30);
 /// … and is closed when it does not answer for this long.
 pub const KEEP_ALIVE_WITHIN: Duration = Duration::from_secs(20);
+/// Calls that are running when the server is told to stop may finish within this.
+pub const DRAIN_WITHIN: Duration = Duration::from_secs(10);
+
 /// How long callers are waited for, and wait. What is usual is above; tests have less time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waits {
@@ -88,6 +91,3 @@ impl Default for Waits {
         Self { call: CALL_WITHIN, first_byte: FIRST_BYTE_WITHIN, headers: HEADERS_WITHIN }
     }
 }
-
-/// Calls that are running when the server is told to stop may finish within this.
-pub const DRAIN_WITHIN: Duration = Duration::from_secs(10);

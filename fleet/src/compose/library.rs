@@ -129,7 +129,10 @@ pub fn check_fragment(
 ) -> Result<(), SaveRefusal> {
     // A circle is told as one, however deep it lies.
     walk(config, library, 0, &mut vec![id.to_owned()], &mut BTreeSet::new())?;
-    walk(config, library, above, &mut vec![id.to_owned()], &mut BTreeSet::new())
+    match above {
+        0 => Ok(()),
+        above => walk(config, library, above, &mut vec![id.to_owned()], &mut BTreeSet::new()),
+    }
 }
 
 /// Checks a part's configuration about to be saved: the depth of its fragments.

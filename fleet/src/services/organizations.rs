@@ -138,7 +138,8 @@ pub async fn update(
     Ok(UpdateOrganizationResponse { organization: Some(message(updated.await?, true)) })
 }
 
-/// What new machines are to begin with, as far as the request itself tells whether that is possible.
+/// The fragments that an organization proposes for new machines, as far as the request itself tells whether they are
+/// possible. They are kept for who makes machines: nothing here puts them in.
 fn defaults(list: &FragmentImportList) -> Result<Vec<Key>, Refusal> {
     const ID: &str = "default_fragments.fragments.fragment_id";
     let count = list.fragments.len();

@@ -15,8 +15,8 @@ pub fn hold(tx: &Tx<'_>, duty: &'static str, server: &str, now: Millis, until: M
 
 /// The time of the database that several servers share. There is no such thing on SQLite, which one server has.
 pub fn clock_of_database(tx: &Tx<'_>) -> Result<Millis, DbError> {
-    // Not of the transaction's begin.
-    let sql = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)";
+    // Not of the transaction's begin; and cut off as every clock here is, where a cast would round up to what is not yet.
+    let sql = "SELECT CAST(FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) AS BIGINT)";
     tx.first(sql, &[], |row| row.int(0))?.ok_or(DbError::Closed)
 }
 

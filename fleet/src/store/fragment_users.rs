@@ -26,14 +26,27 @@ pub struct Usage {
     pub others: i64,
 }
 
+/// Of the parts that name a fragment ($1) directly and may use it.
+macro_rules! of_uses {
+    ($columns:literal $(and $condition:literal)?) => {
+        concat!(
+            "SELECT ",
+            $columns,
+            " FROM fragment_uses u JOIN fragments f ON f.id = u.fragment_id JOIN parts p ON p.id = u.user_id
+                   JOIN machines m ON m.id = p.machine_id JOIN locations l ON l.id = m.location_id
+              WHERE u.fragment_id = $1 AND u.user_kind = 'part'
+                AND (f.visibility <> 1 OR f.organization_id = l.organization_id)"
+            $(, " AND ", $condition)?
+        )
+    };
+}
+
 /// Counted now.
 pub fn usage(tx: &Tx<'_>, id: &str) -> Result<Usage, DbError> {
-    let sql = "SELECT COUNT(*), COUNT(DISTINCT p.machine_id), COUNT(DISTINCT l.organization_id),
-                      COUNT(DISTINCT CASE WHEN l.organization_id <> f.organization_id THEN l.organization_id END)
-               FROM fragment_uses u JOIN fragments f ON f.id = u.fragment_id JOIN parts p ON p.id = u.user_id
-                    JOIN machines m ON m.id = p.machine_id JOIN locations l ON l.id = m.location_id
-               WHERE u.fragment_id = $1 AND u.user_kind = 'part'
-                 AND (f.visibility <> 1 OR f.organization_id = l.organization_id)";
+    let sql = of_uses!(
+        "COUNT(*), COUNT(DISTINCT p.machine_id), COUNT(DISTINCT l.organization_id),
+         COUNT(DISTINCT CASE WHEN l.organization_id <> f.organization_id THEN l.organization_id END)"
+    );
     let counted = tx.first(sql, &[id.into()], |row| {
         Ok(Usage { parts: row.int(0)?, machines: row.int(1)?, organizations: row.int(2)?, others: row.int(3)? })
     });
@@ -42,11 +55,7 @@ pub fn usage(tx: &Tx<'_>, id: &str) -> Result<Usage, DbError> {
 
 /// How many machines of one organization name it directly in one of their parts, and may use it.
 pub fn machines_in(tx: &Tx<'_>, id: &str, organization: &str) -> Result<i64, DbError> {
-    let sql = "SELECT COUNT(DISTINCT p.machine_id)
-               FROM fragment_uses u JOIN fragments f ON f.id = u.fragment_id JOIN parts p ON p.id = u.user_id
-                    JOIN machines m ON m.id = p.machine_id JOIN locations l ON l.id = m.location_id
-               WHERE u.fragment_id = $1 AND u.user_kind = 'part' AND l.organization_id = $2
-                 AND (f.visibility <> 1 OR f.organization_id = l.organization_id)";
+    let sql = of_uses!("COUNT(DISTINCT p.machine_id)" and "l.organization_id = $2");
     Ok(tx.first(sql, &[id.into(), organization.into()], |row| row.int(0))?.unwrap_or_default())
 }
 
@@ -66,13 +75,8 @@ pub struct Users {
 
 /// Whoever names it and may use it: parts, fragments, default fragments of organizations.
 pub fn users(tx: &Tx<'_>, id: &str) -> Result<Users, DbError> {
-    let sql = "SELECT COUNT(*) FROM fragment_uses u JOIN fragments f ON f.id = u.fragment_id
-                    JOIN parts p ON p.id = u.user_id JOIN machines m ON m.id = p.machine_id
-                    JOIN locations l ON l.id = m.location_id
-               WHERE u.fragment_id = $1 AND u.user_kind = 'part' AND f.visibility <> 1
-                 AND f.organization_id <> l.organization_id";
-    let elsewhere = tx.first(sql, &[id.into()], |row| row.int(0))?.is_some_and(|count| count > 0);
-    let mut users = Users { count: usage(tx, id)?.parts, elsewhere, here: Vec::new() };
+    let by_parts = usage(tx, id)?;
+    let mut users = Users { count: by_parts.parts, elsewhere: by_parts.others > 0, here: Vec::new() };
     let sql = "SELECT p.id, p.name, m.name
                FROM fragment_uses u JOIN fragments f ON f.id = u.fragment_id JOIN parts p ON p.id = u.user_id
                     JOIN machines m ON m.id = p.machine_id JOIN locations l ON l.id = m.location_id

@@ -55,6 +55,30 @@ macro_rules! select {
     };
 }
 
+/// Of a fragment ($1) as it is, if an organization ($2) may use it.
+macro_rules! present {
+    ($columns:literal) => {
+        concat!(
+            "SELECT ",
+            $columns,
+            " FROM fragments f WHERE f.id = $1 AND (f.organization_id = $2 OR f.visibility <> 1)"
+        )
+    };
+}
+
+/// Of one of its revisions ($3), which has to be one that was shown then and may be shown now.
+macro_rules! former {
+    ($columns:literal) => {
+        concat!(
+            "SELECT ",
+            $columns,
+            " FROM fragment_revisions r JOIN fragments f ON f.id = r.fragment_id
+             WHERE f.id = $1 AND r.revision = $3
+               AND (f.organization_id = $2 OR (f.visibility <> 1 AND r.visibility <> 1))"
+        )
+    };
+}
+
 fn stored(row: &Row<'_>) -> Result<Stored, DbError> {
     Ok(Stored {
         id: row.text(0)?,
@@ -122,40 +146,26 @@ pub fn used(tx: &Tx<'_>, organization: &str, key: &Key) -> Result<Option<Stored>
 
 /// Whether [`used`] finds something, without reading it.
 pub fn may_be_used(tx: &Tx<'_>, organization: &str, key: &Key) -> Result<bool, DbError> {
-    let there = |_: &Row<'_>| Ok(());
-    let found = match &key.version {
-        None => tx.first(
-            "SELECT 1 FROM fragments WHERE id = $1 AND (organization_id = $2 OR visibility <> 1)",
-            &[(&*key.id).into(), organization.into()],
-            there,
-        ),
-        Some(version) => tx.first(
-            "SELECT 1 FROM fragment_revisions r JOIN fragments f ON f.id = r.fragment_id
-             WHERE f.id = $1 AND r.revision = $3
-               AND (f.organization_id = $2 OR (f.visibility <> 1 AND r.visibility <> 1))",
-            &[(&*key.id).into(), organization.into(), (&**version).into()],
-            there,
-        ),
-    };
-    Ok(found?.is_some())
+    Ok(usable_as(tx, organization, key, [present!("1"), former!("1")], |_| Ok(()))?.is_some())
 }
 
 /// (revision, config) of the revision that is asked for, or of the present one.
 fn usable(tx: &Tx<'_>, organization: &str, key: &Key) -> Result<Option<(String, String)>, DbError> {
-    let both = |row: &Row<'_>| Ok((row.text(0)?, row.text(1)?));
+    let columns = [present!("f.revision, f.config"), former!("r.revision, r.config")];
+    usable_as(tx, organization, key, columns, |row| Ok((row.text(0)?, row.text(1)?)))
+}
+
+fn usable_as<T>(
+    tx: &Tx<'_>,
+    organization: &str,
+    key: &Key,
+    [present, former]: [&'static str; 2],
+    read: impl Fn(&Row<'_>) -> Result<T, DbError>,
+) -> Result<Option<T>, DbError> {
+    let (id, organization) = ((&*key.id).into(), organization.into());
     match &key.version {
-        None => tx.first(
-            "SELECT revision, config FROM fragments WHERE id = $1 AND (organization_id = $2 OR visibility <> 1)",
-            &[(&*key.id).into(), organization.into()],
-            both,
-        ),
-        Some(version) => tx.first(
-            "SELECT r.revision, r.config FROM fragment_revisions r JOIN fragments f ON f.id = r.fragment_id
-             WHERE f.id = $1 AND r.revision = $3
-               AND (f.organization_id = $2 OR (f.visibility <> 1 AND r.visibility <> 1))",
-            &[(&*key.id).into(), organization.into(), (&**version).into()],
-            both,
-        ),
+        None => tx.first(present, &[id, organization], read),
+        Some(version) => tx.first(former, &[id, organization, (&**version).into()], read),
     }
 }
 

@@ -188,7 +188,7 @@ async fn a_key_has_roles_of_one_organization_a_name_and_a_secret_that_is_shown_o
 }
 
 #[tokio::test]
-async fn new_machines_begin_with_fragments_that_are_there_and_may_be_used() {
+async fn default_fragments_are_there_and_may_be_used() {
     let world = World::new().await;
     let (owner, other) = (world.owner("Acme").await, world.owner("Other").await);
     let make = async |whose: &Owner, name: &str, visibility: FragmentVisibility| {

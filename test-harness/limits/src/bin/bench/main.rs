@@ -29,8 +29,44 @@ use std::{
 use limits::arg;
 use table::Table;
 
-/// What can be measured alone, in the order in which it is.
-const PARTS: [&str; 8] = ["fleet", "scale", "logs", "abuse", "storm", "downloads", "doors", "agent"];
+/// What can be measured alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Fleet,
+    Scale,
+    Logs,
+    Abuse,
+    Storm,
+    Downloads,
+    Doors,
+    Agent,
+}
+
+impl Part {
+    /// In the order in which they are measured.
+    const ALL: [Self; 8] =
+        [Self::Fleet, Self::Scale, Self::Logs, Self::Abuse, Self::Storm, Self::Downloads, Self::Doors, Self::Agent];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Fleet => "fleet",
+            Self::Scale => "scale",
+            Self::Logs => "logs",
+            Self::Abuse => "abuse",
+            Self::Storm => "storm",
+            Self::Downloads => "downloads",
+            Self::Doors => "doors",
+            Self::Agent => "agent",
+        }
+    }
+
+    fn read(word: &str) -> Result<Self, Trouble> {
+        Self::ALL.into_iter().find(|part| part.word() == word).ok_or_else(|| {
+            let words = Self::ALL.map(Self::word).join(", ");
+            format!("--only {word}: the parts are {words}").into()
+        })
+    }
+}
 
 /// Whatever went wrong, for people.
 type Trouble = Box<dyn std::error::Error + Send + Sync>;
@@ -38,48 +74,45 @@ type Trouble = Box<dyn std::error::Error + Send + Sync>;
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<(), Trouble> {
     let only = arg("only", String::new());
-    let only: Vec<&str> = only.split(',').filter(|part| !part.is_empty()).collect();
-    if let Some(unknown) = only.iter().find(|part| !PARTS.contains(part)) {
-        return Err(format!("--only {unknown}: the parts are {}", PARTS.join(", ")).into());
-    }
+    let only = only.split(',').filter(|word| !word.is_empty()).map(Part::read).collect::<Result<Vec<_>, _>>()?;
     let mut failed = Vec::new();
-    for part in PARTS.into_iter().filter(|part| only.is_empty() || only.contains(part)) {
-        let folder = std::env::temp_dir().join(format!("bench-{}-{part}", std::process::id()));
+    for part in Part::ALL.into_iter().filter(|part| only.is_empty() || only.contains(part)) {
+        let word = part.word();
+        let folder = std::env::temp_dir().join(format!("bench-{}-{word}", std::process::id()));
         fs::create_dir_all(&folder)?;
         let (load_before, mut table) = (load(), Table::default());
         let measured = measure(part, &folder, &mut table).await;
         if !table.is_empty() {
-            record(&table.markdown(&format!("{}: {part}", machine(&load_before))))?;
+            record(&table.markdown(&format!("{}: {word}", machine(&load_before))))?;
         }
         if let Err(left) = fs::remove_dir_all(&folder) {
             eprintln!("{} is left behind: {left}", folder.display());
         }
         if let Err(error) = measured {
-            eprintln!("{part}: {error}");
-            failed.push(part);
+            eprintln!("{word}: {error}");
+            failed.push(word);
         }
     }
     if failed.is_empty() { Ok(()) } else { Err(format!("not measured to the end: {}", failed.join(", ")).into()) }
 }
 
 /// Adds a part's rows. What was measured before it fails stays in the table.
-async fn measure(part: &str, folder: &Path, table: &mut Table) -> Result<(), Trouble> {
+async fn measure(part: Part, folder: &Path, table: &mut Table) -> Result<(), Trouble> {
     let secs = arg("secs", 5);
     match part {
-        "fleet" => fleet::measure(folder, secs, table).await,
-        "scale" => {
+        Part::Fleet => fleet::measure(folder, secs, table).await,
+        Part::Scale => {
             let sizes = arg("sizes", String::new());
             let sizes =
                 sizes.split(',').filter(|size| !size.is_empty()).map(str::parse).collect::<Result<Vec<_>, _>>()?;
             scale::measure(folder, secs, if sizes.is_empty() { &scale::SIZES } else { &sizes }, table).await
         }
-        "logs" => scale::logs(folder, table).await,
-        "abuse" => abuse::measure(folder, secs, table).await,
-        "storm" => tokio::task::block_in_place(|| storm::measure(folder, secs, table)),
-        "downloads" => tokio::task::block_in_place(|| downloads::measure(folder, table)),
-        "doors" => tokio::task::block_in_place(|| doors::measure(folder, secs, table)),
-        "agent" => tokio::task::block_in_place(|| agent::measure(folder, arg("idle-secs", 30), table)),
-        unknown => Err(format!("nothing measures {unknown}").into()),
+        Part::Logs => scale::logs(folder, table).await,
+        Part::Abuse => abuse::measure(folder, secs, table).await,
+        Part::Storm => tokio::task::block_in_place(|| storm::measure(folder, secs, table)),
+        Part::Downloads => tokio::task::block_in_place(|| downloads::measure(folder, table)),
+        Part::Doors => tokio::task::block_in_place(|| doors::measure(folder, secs, table)),
+        Part::Agent => tokio::task::block_in_place(|| agent::measure(folder, arg("idle-secs", 30), table)),
     }
 }
 
