@@ -18,8 +18,6 @@ use crate::{
 const EVERY: Duration = Duration::from_secs(60 * 60);
 /// For how long no other server begins.
 const HELD: Millis = 2 * 60 * 60 * 1000;
-/// What was written this long ago by any server's clock can be read by now.
-const SETTLED: Millis = 60 * 1000;
 
 /// How long it is kept; nothing is for ever.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -81,7 +79,7 @@ pub async fn round(context: &Context, limits: Limits) -> Result<Forgotten, DbErr
     }
     if let Some(age) = limits.configurations {
         forgotten.parts = forget(&context.store, Kept::Parts, before(age)).await?;
-        forgotten.fragments = fragment_history::forget(&context.store, before(age), now - SETTLED).await?;
+        forgotten.fragments = fragment_history::forget(&context.store, before(age)).await?;
     }
     Ok(forgotten)
 }

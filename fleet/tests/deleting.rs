@@ -2,6 +2,8 @@
 
 mod world;
 
+#[path = "deleting/revisions.rs"]
+mod revisions;
 #[path = "deleting/traces.rs"]
 mod traces;
 

@@ -4,7 +4,14 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{DbError, Row, Tx, audit, audit::Entry, news, news::News, parts, registry_users};
+use super::{
+    DbError, Row, Tx, audit,
+    audit::Entry,
+    naming::{self, Kind, Named},
+    news,
+    news::News,
+    parts,
+};
 use crate::{
     authz::{Fragment, Granted, Organization, right},
     clock::Millis,
@@ -188,8 +195,7 @@ pub fn create(
     ];
     tx.run(sql, &args).map_err(|why| name_is_taken(why, new.name))?;
     keep_revision(tx, granted.caller(), new, "1", now)?;
-    note_uses(tx, "fragment", new.id, granted.organization(), new.config)?;
-    registry_users::note(tx, "fragment", new.id, new.config)?;
+    note_names(tx, Kind::Fragment, new.id, granted.organization(), new.config)?;
     let entry = Entry { resource_type: "fragment", resource_id: new.id, operation: "CreateFragment", detail: new.name };
     Ok(audit::record_by(tx, granted.caller(), granted.organization(), now, &entry)?)
 }
@@ -273,9 +279,9 @@ pub fn update(
     tx.run(sql, &args).map_err(|why| name_is_taken(why, &new.name))?;
     let what = New { id: &new.id, name: &new.name, config: &new.config, visibility: new.visibility };
     keep_revision(tx, granted.caller(), &what, &new.revision, new.updated_at)?;
+    naming::keep_revision(tx, &old.id, &old.revision)?;
     if new.config != old.config {
-        note_uses(tx, "fragment", &new.id, &new.organization, &new.config)?;
-        registry_users::note(tx, "fragment", &new.id, &new.config)?;
+        note_names(tx, Kind::Fragment, &new.id, &new.organization, &new.config)?;
     }
     news::tell(tx, News::Configurations);
     audit::record(tx, granted, now, "UpdateFragment", &format!("revision {}", new.revision))?;
@@ -318,48 +324,38 @@ fn keep_revision(
     Ok(())
 }
 
-/// Looks that the fragments a document names neither contain it nor lie too deep, and notes whom it names.
-/// Called in the transaction that stores the document: two changes at once cannot close a circle between them.
-pub fn note_uses(tx: &Tx<'_>, kind: &str, id: &str, organization: &str, config: &str) -> Result<(), Refusal> {
-    tx.run("DELETE FROM fragment_uses WHERE user_kind = $1 AND user_id = $2", &[kind.into(), id.into()])?;
-    let Ok(Value::Object(document)) = serde_json::from_str(config) else { return Ok(()) };
-    let mut library = Library::default();
-    let direct = compose::missing(&document, &library);
-    if direct.is_empty() {
-        return Ok(());
+/// Looks that the fragments a configuration names neither contain it nor lie too deep, and notes what it names.
+/// Called in the transaction that stores it: two changes at once cannot close a circle between them.
+pub fn note_names(tx: &Tx<'_>, kind: Kind, id: &str, organization: &str, config: &str) -> Result<(), Refusal> {
+    let document: Map<String, Value> = serde_json::from_str(config).unwrap_or_default();
+    let named = Named::by(&document);
+    let (count, most) = (named.fragments.len(), crate::limits::FRAGMENTS_PER_CONFIG_MAX);
+    if count > most {
+        return Err(Refusal::invalid("config", format_args!("names {count} fragments, at most {most} are allowed")));
     }
-    let most = crate::limits::FRAGMENTS_PER_CONFIG_MAX;
-    if direct.len() > most {
-        return Err(Refusal::invalid(
-            "config",
-            format_args!("names {} fragments, at most {most} are allowed", direct.len()),
-        ));
+    if count > 0 {
+        let mut library = Library::default();
+        fill(tx, organization, &document, &mut library)?;
+        let check = match kind {
+            Kind::Fragment => compose::check_fragment(id, levels_above(tx, id, organization)?, &document, &library),
+            Kind::Part | Kind::Organization => compose::check_part(&document, &library),
+        };
+        check.map_err(|why| Refusal::invalid("config", why))?;
     }
-    fill(tx, organization, &document, &mut library)?;
-    let check = if kind == "part" {
-        compose::check_part(&document, &library)
-    } else {
-        compose::check_fragment(id, levels_above(tx, id, organization)?, &document, &library)
-    };
-    check.map_err(|why| Refusal::invalid("config", why))?;
-    for key in direct {
-        let sql = "INSERT INTO fragment_uses (user_kind, user_id, fragment_id) VALUES ($1, $2, $3)
-                   ON CONFLICT (user_kind, user_id, fragment_id) DO NOTHING";
-        tx.run(sql, &[kind.into(), id.into(), (&*key.id).into()])?;
-    }
-    Ok(())
+    Ok(naming::note(tx, kind, id, &named)?)
 }
 
 /// How many levels of its organization's own fragments one lies in. What others put around it is their affair: it is left
 /// out there where it is too deep.
 fn levels_above(tx: &Tx<'_>, id: &str, organization: &str) -> Result<usize, DbError> {
+    // SQLite would go through all uses by fragments first: it takes what is joined crosswise in the order of the text.
     let sql = "WITH RECURSIVE above (id, level) AS (
                    SELECT CAST($1 AS TEXT), CAST(0 AS BIGINT)
                    UNION
                    SELECT u.user_id, a.level + 1
-                   FROM above a JOIN fragment_uses u ON u.fragment_id = a.id AND u.user_kind = 'fragment'
-                        JOIN fragments f ON f.id = u.user_id AND f.organization_id = $2
-                   WHERE a.level < $3
+                   FROM above a CROSS JOIN fragment_uses u JOIN fragments f ON f.id = u.user_id
+                   WHERE u.fragment_id = a.id AND u.user_kind = 'fragment' AND u.user_revision = ''
+                     AND f.organization_id = $2 AND a.level < $3
                )
                SELECT MAX(level) FROM above";
     let most = i64::try_from(compose::DEPTH_MAX).unwrap_or(i64::MAX);
@@ -433,7 +429,7 @@ fn revision(row: &Row<'_>) -> Result<Revision, DbError> {
 /// (id, name) of the fragments that a part names itself and may use.
 pub fn named_by_part(tx: &Tx<'_>, part: &str) -> Result<Vec<(String, String)>, DbError> {
     // A part may name what its organization may not use, and must not learn from it what others call theirs.
-    let sql = "SELECT f.id, f.name FROM fragment_uses u JOIN fragments f ON f.id = u.fragment_id
+    let sql = "SELECT DISTINCT f.id, f.name FROM fragment_uses u JOIN fragments f ON f.id = u.fragment_id
                     JOIN parts p ON p.id = u.user_id JOIN machines m ON m.id = p.machine_id
                     JOIN locations l ON l.id = m.location_id
                WHERE u.user_kind = 'part' AND u.user_id = $1

@@ -1,6 +1,6 @@
 //! Machines; clients call them robots.
 
-use super::{DbError, Row, Tx, audit, news, news::News, parts, registry_users, roles};
+use super::{DbError, Row, Tx, audit, naming, news, news::News, parts, roles};
 use crate::{
     authz::{Granted, Location, Machine, ResourceKind, right},
     clock::Millis,
@@ -115,11 +115,8 @@ fn name_is_taken(why: DbError, name: &str) -> Refusal {
 pub fn delete(tx: &Tx<'_>, granted: &Granted<Machine, right::WriteRobot>, now: Millis) -> Result<Vec<String>, Refusal> {
     let missing = || Refusal::not_found("robot", granted.id());
     let old = get(tx, granted.id())?.ok_or_else(missing)?;
-    let sql = "DELETE FROM fragment_uses WHERE user_kind = 'part'
-                 AND user_id IN (SELECT id FROM parts WHERE machine_id = $1)";
-    tx.run(sql, &[granted.id().into()])?;
     let parts = parts::of_machine(tx, granted.id())?.into_iter().map(|part| part.id).collect::<Vec<_>>();
-    parts.iter().try_for_each(|part| registry_users::forget(tx, "part", part))?;
+    parts.iter().try_for_each(|part| naming::forget(tx, naming::Kind::Part, part))?;
     roles::end_on(tx, ResourceKind::Machine, granted.id())?;
     tx.run("DELETE FROM machines WHERE id = $1", &[granted.id().into()])?;
     let detail = format!("{:?}, parts {}", old.name, parts.join(", "));

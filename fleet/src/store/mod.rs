@@ -14,6 +14,7 @@
 pub mod artifacts;
 pub mod audit;
 pub mod db;
+pub mod dependents;
 pub mod devices;
 pub mod duties;
 pub mod fragment_history;
@@ -28,6 +29,7 @@ pub mod logs;
 pub mod machines;
 pub mod mails;
 pub mod metadata;
+pub mod naming;
 pub mod news;
 pub mod organizations;
 pub mod parts;
@@ -70,6 +72,11 @@ const STATE: &[Migration] = &[
     },
     Migration { number: 7, name: "servers", sql: include_str!("../../migrations/state/0007_servers.sql") },
     Migration { number: 8, name: "signing_in", sql: include_str!("../../migrations/state/0008_signing_in.sql") },
+    Migration {
+        number: 9,
+        name: "names_by_revision",
+        sql: include_str!("../../migrations/state/0009_names_by_revision.sql"),
+    },
 ];
 
 /// How many changes the state database has seen when it is up to date.

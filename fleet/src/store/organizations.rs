@@ -1,7 +1,7 @@
 //! Organizations.
 
 use super::{
-    Arg, DbError, Row, Tx, audit, audit::Entry, fragment_users, fragments, keys, news, news::News, registry,
+    Arg, DbError, Row, Tx, audit, audit::Entry, fragment_users, fragments, keys, naming, news, news::News, registry,
     registry_users,
 };
 use crate::{
@@ -94,6 +94,9 @@ pub fn update(
             Arg::from(change.default_fragments.as_deref()),
         ],
     )?;
+    if let Some(list) = &change.default_fragments {
+        naming::note_defaults(tx, granted.id(), list)?;
+    }
     let detail = [
         change.name.as_ref().map(|name| format!("name {name:?}")),
         change.public_namespace.as_ref().map(|namespace| format!("namespace {namespace:?}")),
@@ -134,7 +137,7 @@ pub fn delete(
     }
     let own = fragments::of_organization(tx, id)?;
     for fragment in &own {
-        if fragment_users::users(tx, &fragment.id)?.elsewhere {
+        if fragment_users::dependents(tx, fragment)?.elsewhere > 0 {
             return Err(Refusal::precondition(format!(
                 "other organizations use the public fragment {:?} ({}): make it private first",
                 fragment.name, fragment.id
@@ -143,7 +146,7 @@ pub fn delete(
     }
     let items = registry::of_organization(tx, id)?;
     for item in &items {
-        if registry_users::users(tx, item)?.elsewhere {
+        if registry_users::dependents(tx, item)?.elsewhere > 0 {
             return Err(Refusal::precondition(format!(
                 "other organizations use the public registry item {:?}: make it private first",
                 item.item_id()
@@ -152,6 +155,7 @@ pub fn delete(
     }
     own.iter().try_for_each(|fragment| fragment_users::remove(tx, &fragment.id))?;
     items.iter().try_for_each(|item| registry::remove(tx, &item.id))?;
+    naming::forget(tx, naming::Kind::Organization, id)?;
     tx.run("DELETE FROM location_shares WHERE organization_id = $1", &[id.into()])?;
     keys::end_all_of(tx, id)?;
     tx.run("DELETE FROM organizations WHERE id = $1", &[id.into()])?;

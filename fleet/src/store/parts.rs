@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use super::{Arg, DbError, Row, Tx, audit, fragments, news, news::News, registry_users, secrets};
+use super::{Arg, DbError, Row, Tx, audit, fragments, naming, news, news::News, secrets};
 use crate::{
     authn::Caller,
     authz::{Granted, Machine, Part, right},
@@ -200,11 +200,9 @@ pub fn update(
             other => other.into(),
         })?;
     }
-    if configured && (names_fragments(&old.config) || names_fragments(&new.config)) {
-        fragments::note_uses(tx, "part", &new.id, granted.organization(), &new.config)?;
-    }
-    if configured && (registry_users::may_name_some(&old.config) || registry_users::may_name_some(&new.config)) {
-        registry_users::note(tx, "part", &new.id, &new.config)?;
+    // Cheaper than parsing documents that most often name nothing.
+    if configured && (naming::may_name_something(&old.config) || naming::may_name_something(&new.config)) {
+        fragments::note_names(tx, naming::Kind::Part, &new.id, granted.organization(), &new.config)?;
     }
     let (by_type, by) = editor(granted.caller());
     let sql = "INSERT INTO part_history
@@ -230,11 +228,6 @@ pub fn update(
     news::tell(tx, News::Part(new.id.clone()));
     audit::record(tx, granted, now, "UpdateRobotPart", detail)?;
     Ok(new)
-}
-
-/// Cheaper than parsing a document that most often names none.
-fn names_fragments(config: &str) -> bool {
-    config.contains("\"fragments\"")
 }
 
 /// Who edits, as the contract tells it: (AuthenticationType, id).
@@ -299,8 +292,7 @@ pub fn delete(tx: &Tx<'_>, granted: &Granted<Part, right::WriteRobot>, now: Mill
             "this is its machine's main part: make another part the main part first, or delete the machine",
         ));
     }
-    tx.run("DELETE FROM fragment_uses WHERE user_kind = 'part' AND user_id = $1", &[granted.id().into()])?;
-    registry_users::forget(tx, "part", granted.id())?;
+    naming::forget(tx, naming::Kind::Part, granted.id())?;
     tx.run("DELETE FROM parts WHERE id = $1", &[granted.id().into()])?;
     news::tell(tx, News::PartGone(granted.id().to_owned()));
     let detail = format!("{:?} of robot {}", old.name, old.machine);

@@ -216,12 +216,10 @@ pub fn delete(
 ) -> Result<(), Refusal> {
     let old = get(tx, granted.id())?.ok_or_else(|| Refusal::not_found("registry item", ""))?;
     may_touch(granted, &old)?;
-    let users = registry_users::users(tx, &old)?;
-    if users.count > 0 {
-        return Err(Refusal::precondition(format!(
-            "the registry item is in use: take it out of {} first",
-            users.list()
-        )));
+    let dependents = registry_users::dependents(tx, &old)?;
+    if !dependents.is_empty() {
+        let list = dependents.list();
+        return Err(Refusal::precondition(format!("the registry item is in use: take it out of {list} first")));
     }
     remove(tx, &old.id)?;
     news::tell(tx, News::Tree);

@@ -113,8 +113,10 @@ async fn what_was_configured_before_there_was_a_registry_is_noted_after_the_upgr
     };
     owner.client.app::<_, UpdateFragmentResponse>("UpdateFragment", fill).await.unwrap();
     // As an older server would have left it.
-    let forget = |tx: &fleet::store::Tx<'_>| tx.run("DELETE FROM registry_uses", &[]);
-    world.server.context.store.write::<_, fleet::store::DbError>(forget).await.unwrap();
+    for table in ["DELETE FROM registry_uses", "DELETE FROM fragment_uses"] {
+        let forget = move |tx: &fleet::store::Tx<'_>| tx.run(table, &[]);
+        world.server.context.store.write::<_, fleet::store::DbError>(forget).await.unwrap();
+    }
     assert_eq!(item(&owner.client, "acme:camera").await.unwrap().total_robot_usage, 0);
     let world = world.restart().await;
     let client = world.login("api-key", &owner.key_id, &owner.key).await.unwrap();
