@@ -25,3 +25,6 @@ CREATE TABLE registry_uses (
     PRIMARY KEY (user_kind, user_id, user_revision, owner, name)
 );
 CREATE INDEX registry_uses_by_item ON registry_uses (owner, name, user_kind, user_revision, user_id);
+
+-- Public ones are listed for everybody.
+CREATE INDEX fragments_by_visibility ON fragments (visibility);

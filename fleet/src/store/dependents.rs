@@ -32,38 +32,39 @@ impl Dependents {
 macro_rules! of_dependents {
     ($uses:literal, $rest:literal) => {
         concat!(
-            // Revisions that named it, and those that name one of these, however many lie between.
+            // Revisions that named it, and those that name one of these, however many lie between. What is joined crosswise
+            // SQLite takes in the order of the text: from the few to what they lead to.
             "WITH RECURSIVE former (id, revision) AS (
                  SELECT user_id, user_revision FROM ",
             $uses,
             " AND user_kind = 'fragment' AND user_revision <> ''
                  UNION
                  SELECT u.user_id, u.user_revision
-                 FROM former r JOIN fragment_uses u
-                      ON u.fragment_id = r.id AND u.user_kind = 'fragment' AND u.version = r.revision
-                 WHERE u.user_revision <> ''
+                 FROM former r CROSS JOIN fragment_uses u
+                 WHERE u.fragment_id = r.id AND u.user_kind = 'fragment' AND u.version = r.revision
+                   AND u.user_revision <> ''
              ), present (kind, id, through) AS (
                  SELECT user_kind, user_id, '' FROM ",
             $uses,
             " AND user_revision = ''
                  UNION ALL
                  SELECT u.user_kind, u.user_id, r.revision || ' ' || r.id
-                 FROM former r JOIN fragment_uses u
-                      ON u.fragment_id = r.id AND u.user_kind IN ('part', 'fragment', 'organization')
-                         AND u.version = r.revision
-                 WHERE u.user_revision = ''
+                 FROM former r CROSS JOIN fragment_uses u
+                 WHERE u.fragment_id = r.id AND u.user_kind IN ('part', 'fragment', 'organization')
+                   AND u.version = r.revision AND u.user_revision = ''
              ), dependents (kind, id, through) AS (
                  SELECT kind, id, MIN(through) FROM present GROUP BY kind, id
              ), known (kind, id, through, name, machine, organization) AS (
                  SELECT d.kind, d.id, d.through, p.name, m.name, l.organization_id
-                 FROM dependents d JOIN parts p ON d.kind = 'part' AND p.id = d.id
+                 FROM dependents d CROSS JOIN parts p
                       JOIN machines m ON m.id = p.machine_id JOIN locations l ON l.id = m.location_id
+                 WHERE d.kind = 'part' AND p.id = d.id
                  UNION ALL
                  SELECT d.kind, d.id, d.through, f.name, '', f.organization_id
-                 FROM dependents d JOIN fragments f ON d.kind = 'fragment' AND f.id = d.id
+                 FROM dependents d CROSS JOIN fragments f WHERE d.kind = 'fragment' AND f.id = d.id
                  UNION ALL
                  SELECT d.kind, d.id, d.through, o.name, '', o.id
-                 FROM dependents d JOIN organizations o ON d.kind = 'organization' AND o.id = d.id
+                 FROM dependents d CROSS JOIN organizations o WHERE d.kind = 'organization' AND o.id = d.id
              ) ",
             $rest
         )
@@ -94,10 +95,12 @@ struct Statements {
     list: &'static str,
 }
 
+const ON_FRAGMENT: Statements = statements!("fragment_uses WHERE fragment_id = $3");
+const ON_ITEM: Statements = statements!("registry_uses WHERE (owner = $1 OR owner = $3) AND name = $4");
+
 /// On a fragment of organization $1, whose id is $3.
 pub fn on_fragment(tx: &Tx<'_>, organization: &str, private: bool, id: &str) -> Result<Dependents, DbError> {
-    let statements = statements!("fragment_uses WHERE fragment_id = $3");
-    dependents(tx, &statements, &[organization.into(), private.into(), id.into()])
+    dependents(tx, &ON_FRAGMENT, &[organization.into(), private.into(), id.into()])
 }
 
 /// On a registry item of organization $1, which is written with its namespace, $3, or its id.
@@ -108,8 +111,7 @@ pub fn on_item(
     namespace: &str,
     name: &str,
 ) -> Result<Dependents, DbError> {
-    let statements = statements!("registry_uses WHERE (owner = $1 OR owner = $3) AND name = $4");
-    dependents(tx, &statements, &[organization.into(), private.into(), namespace.into(), name.into()])
+    dependents(tx, &ON_ITEM, &[organization.into(), private.into(), namespace.into(), name.into()])
 }
 
 fn dependents(tx: &Tx<'_>, statements: &Statements, args: &[Arg<'_>]) -> Result<Dependents, DbError> {
@@ -128,4 +130,37 @@ fn dependents(tx: &Tx<'_>, statements: &Statements, args: &[Arg<'_>]) -> Result<
         })
     })?;
     Ok(Dependents { here, count, elsewhere })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{Durability, Store, fragment_users, fragments},
+        *,
+    };
+
+    /// A million parts may use fragments: nobody goes through them all to learn about one.
+    #[tokio::test]
+    async fn uses_are_looked_for_by_what_is_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), None, Durability::default()).unwrap();
+        let statements = [
+            (fragment_users::USAGE, 1),
+            (fragments::LEVELS_ABOVE, 3),
+            (ON_FRAGMENT.count, 3),
+            (ON_FRAGMENT.list, 3),
+            (ON_ITEM.count, 4),
+            (ON_ITEM.list, 4),
+        ];
+        for (sql, args) in statements {
+            let explain: &'static str = format!("EXPLAIN QUERY PLAN {sql}").leak();
+            let args = vec![Arg::from(""); args];
+            let steps = store.read::<_, DbError>(|tx| tx.all(explain, &args, |row| row.text(3))).await.unwrap();
+            let of_uses: Vec<&String> = steps.iter().filter(|step| step.contains("_uses_")).collect();
+            let by_what_is_used =
+                |step: &&String| step.contains("(fragment_id=?") || step.contains("(owner=? AND name=?");
+            assert!(!of_uses.is_empty() && of_uses.iter().all(by_what_is_used), "{sql}: {steps:#?}");
+            assert!(!steps.iter().any(|step| step.starts_with("SCAN") && step.contains("_uses")), "{sql}: {steps:#?}");
+        }
+    }
 }

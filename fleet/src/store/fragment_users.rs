@@ -37,13 +37,14 @@ macro_rules! of_uses {
     };
 }
 
+pub(super) const USAGE: &str = of_uses!(
+    "COUNT(DISTINCT p.id), COUNT(DISTINCT p.machine_id), COUNT(DISTINCT l.organization_id),
+     COUNT(DISTINCT CASE WHEN l.organization_id <> f.organization_id THEN l.organization_id END)"
+);
+
 /// Counted now.
 pub fn usage(tx: &Tx<'_>, id: &str) -> Result<Usage, DbError> {
-    let sql = of_uses!(
-        "COUNT(DISTINCT p.id), COUNT(DISTINCT p.machine_id), COUNT(DISTINCT l.organization_id),
-         COUNT(DISTINCT CASE WHEN l.organization_id <> f.organization_id THEN l.organization_id END)"
-    );
-    let counted = tx.first(sql, &[id.into()], |row| {
+    let counted = tx.first(USAGE, &[id.into()], |row| {
         Ok(Usage { parts: row.int(0)?, machines: row.int(1)?, organizations: row.int(2)?, others: row.int(3)? })
     });
     Ok(counted?.unwrap_or_default())

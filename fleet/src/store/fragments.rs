@@ -345,21 +345,22 @@ pub fn note_names(tx: &Tx<'_>, kind: Kind, id: &str, organization: &str, config:
     Ok(naming::note(tx, kind, id, &named)?)
 }
 
+/// SQLite would go through all uses by fragments first: it takes what is joined crosswise in the order of the text.
+pub(super) const LEVELS_ABOVE: &str = "WITH RECURSIVE above (id, level) AS (
+         SELECT CAST($1 AS TEXT), CAST(0 AS BIGINT)
+         UNION
+         SELECT u.user_id, a.level + 1
+         FROM above a CROSS JOIN fragment_uses u JOIN fragments f ON f.id = u.user_id
+         WHERE u.fragment_id = a.id AND u.user_kind = 'fragment' AND u.user_revision = ''
+           AND f.organization_id = $2 AND a.level < $3
+     )
+     SELECT MAX(level) FROM above";
+
 /// How many levels of its organization's own fragments one lies in. What others put around it is their affair: it is left
 /// out there where it is too deep.
 fn levels_above(tx: &Tx<'_>, id: &str, organization: &str) -> Result<usize, DbError> {
-    // SQLite would go through all uses by fragments first: it takes what is joined crosswise in the order of the text.
-    let sql = "WITH RECURSIVE above (id, level) AS (
-                   SELECT CAST($1 AS TEXT), CAST(0 AS BIGINT)
-                   UNION
-                   SELECT u.user_id, a.level + 1
-                   FROM above a CROSS JOIN fragment_uses u JOIN fragments f ON f.id = u.user_id
-                   WHERE u.fragment_id = a.id AND u.user_kind = 'fragment' AND u.user_revision = ''
-                     AND f.organization_id = $2 AND a.level < $3
-               )
-               SELECT MAX(level) FROM above";
     let most = i64::try_from(compose::DEPTH_MAX).unwrap_or(i64::MAX);
-    let levels = tx.first(sql, &[id.into(), organization.into(), most.into()], |row| row.int(0))?;
+    let levels = tx.first(LEVELS_ABOVE, &[id.into(), organization.into(), most.into()], |row| row.int(0))?;
     Ok(usize::try_from(levels.unwrap_or_default()).unwrap_or_default())
 }
 
