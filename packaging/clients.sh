@@ -10,11 +10,11 @@ cache=$(realpath -m "${CARGO_TARGET_DIR:-target}/clients")
 # The folder of a list of libraries, made by the rest of the command if it is not there. A partly made one is not kept.
 library() {
     local list=$1 kind=$2 folder
-    folder="$cache/$kind-$(sha256sum "$list" | cut -c 1-12)"
+    folder="$cache/$kind-$(cat "$list" "${@:3}" | sha256sum | cut -c 1-12)"
     if [ ! -e "$folder/ready" ]; then
         rm -rf "$folder"
         mkdir -p "$folder"
-        if ! "$kind" "$folder" "$list" >&2; then
+        if ! "$kind" "$folder" "$list" "${@:3}" >&2; then
             rm -rf "$folder"
             echo "clients.sh: cannot fetch what $list wants" >&2
             return 1
@@ -24,18 +24,21 @@ library() {
     echo "$folder"
 }
 
-# What these want themselves is as new as they allow: which files there are differs from one kind of machine to another.
+# What these want themselves is what these tests have passed with. Where this kind of machine or this Python has no such
+# files, it is as new as they allow.
 python() {
-    python3 -m venv "$1" && "$1/bin/pip" install --quiet --disable-pip-version-check --requirement "$2"
+    python3 -m venv "$1" || return
+    local pip=("$1/bin/pip" install --quiet --disable-pip-version-check --timeout 15 --retries 2 --requirement "$2")
+    "${pip[@]}" --constraint "$3" --only-binary :all: || "${pip[@]}"
 }
 
 # What is locked, with its digests, and nothing of it is run while it is installed.
 node() {
     cp "${2%-lock.json}.json" "$2" "$1/" &&
-        npm ci --silent --no-audit --no-fund --ignore-scripts --fetch-retries=1 --prefix "$1"
+        npm ci --silent --no-audit --no-fund --ignore-scripts --fetch-retries=1 --fetch-timeout=60000 --prefix "$1"
 }
 
-if folder=$(library fleet/tests/clients/python/requirements.txt python); then
+if folder=$(library fleet/tests/clients/python/requirements.txt python fleet/tests/clients/python/constraints.txt); then
     export CLIENT_PYTHON="$folder/bin/python"
 fi
 if folder=$(library fleet/tests/clients/typescript/package-lock.json node); then

@@ -36,11 +36,21 @@ fi
 if [ $((${#missing[@]} + ${#wanted[@]})) -gt 0 ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         install() { DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" >/dev/null; }
-        apt-get update -qq || [ ${#missing[@]} = 0 ]
-        [ ${#missing[@]} = 0 ] || install "${missing[@]}"
-        for package in "${wanted[@]}"; do
-            install "$package" || echo "Not to be had: $package. The tests that use it are skipped." >&2
+        # A mirror that changes meanwhile, or a network that stutters, has a second chance.
+        for _ in first second; do
+            apt-get update -qq || true
+            if [ ${#missing[@]} = 0 ] || install "${missing[@]}"; then missing=(); fi
+            refused=()
+            for package in "${wanted[@]}"; do
+                install "$package" || refused+=("$package")
+            done
+            wanted=("${refused[@]}")
+            [ $((${#missing[@]} + ${#wanted[@]})) -gt 0 ] || break
         done
+        for package in "${wanted[@]}"; do
+            echo "Not to be had: $package. The tests that use it are skipped." >&2
+        done
+        [ ${#missing[@]} = 0 ] || exit 1
     else
         echo "Missing: ${missing[*]} ${wanted[*]}. Install them, on Debian or Ubuntu with:" >&2
         echo "    sudo apt-get install ${missing[*]} ${wanted[*]}" >&2
