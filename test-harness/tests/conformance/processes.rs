@@ -191,10 +191,14 @@ fn one_that_nobody_recorded_is_found_by_what_it_was_given() {
             let Ok(process) = side.processes.spawn(&launch) else { panic!("{}: it starts", side.name) };
             side.ready().await;
             // The shell is just becoming `sleep`; in the middle of that nothing shows what it was given.
-            while find("NOTE").is_empty() {
+            let found = loop {
+                let found = find("NOTE");
+                if !found.is_empty() {
+                    break found;
+                }
                 smol::future::yield_now().await;
-            }
-            assert_eq!(find("NOTE"), [Unrecorded { id: process.id(), note: "mine".into() }], "{}", side.name);
+            };
+            assert_eq!(found, [Unrecorded { id: process.id(), note: "mine".into() }], "{}", side.name);
             assert_eq!(find("OTHER"), [], "{}", side.name);
             process.kill();
             process.exited().await;

@@ -79,8 +79,7 @@ fn no_answer_takes_more_than_it_was_allowed() {
         let folder = tempfile::tempdir().unwrap();
         let into = folder.path().join("partial");
         let server = Server::playing(vec![role]);
-        let what = Download { stall: Duration::from_secs(20), ..download(&server.url("/file"), &into, None) };
-        let error = run(&what).0.unwrap_err().to_string();
+        let error = run(&download(&server.url("/file"), &into, None)).0.unwrap_err().to_string();
         assert!(error.contains(message), "{case}: {error}");
         assert!(error.len() < 500, "{case}: what somebody sent is not repeated at length: {error}");
         assert!(fs::metadata(&into).unwrap().len() <= kept, "{case}");
@@ -115,8 +114,8 @@ fn answers_that_contradict_themselves_are_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let into = folder.path().join("partial");
         let server = Server::playing(vec![role]);
-        let what = Download { stall: Duration::from_secs(20), ..download(&server.url("/file"), &into, None) };
-        let error = run(&what).0.map(|done| panic!("{case}: {done:?}")).unwrap_err();
+        let error =
+            run(&download(&server.url("/file"), &into, None)).0.map(|done| panic!("{case}: {done:?}")).unwrap_err();
         assert!(error.to_string().contains(message), "{case}: {error}");
         assert!(fs::metadata(&into).unwrap().len() <= 8, "{case}");
     }
@@ -201,10 +200,7 @@ fn encrypted(answer: &'static str) -> (SocketAddr, Tls) {
 fn what_was_asked_for_in_private_is_not_taken_from_the_open() {
     let folder = tempfile::tempdir().unwrap();
     let get = |address: SocketAddr, tls: &Tls, name: &str| {
-        let what = Download {
-            stall: Duration::from_secs(20),
-            ..download(&format!("https://{address}/file?token=hunter2"), &folder.path().join(name), None)
-        };
+        let what = download(&format!("https://{address}/file?token=hunter2"), &folder.path().join(name), None);
         let fetch = PortableFetch::new("test/1".into(), tls.clone());
         smol::block_on(fetch.download(&what, &Progress::default()))
     };
@@ -239,7 +235,7 @@ fn downloads_take_the_proxy_of_the_environment_and_nothing_of_this_machine_does(
         ..PortableFetch::new("test/1".into(), Tls::default())
     };
     let get = |url: &str, name: &str| {
-        let what = Download { stall: Duration::from_secs(20), ..download(url, &folder.path().join(name), None) };
+        let what = download(url, &folder.path().join(name), None);
         smol::block_on(fetch.download(&what, &Progress::default()))
     };
     // Its name is nobody's: only the proxy can have answered.
