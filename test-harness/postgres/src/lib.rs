@@ -47,7 +47,7 @@ pub const USER: &str = "fleet";
 const WATCHER: &str = r#"
 trap '' INT TERM HUP PIPE
 ctl() { "$1/pg_ctl" -s -w -t 60 -D "$2/data" -l "$2/log" "$4" $5 ${6:+-o "$3"} >>"$2/log" 2>&1; }
-ctl "$1" "$2" "$3" start "" options && echo start || { cat "$2/log" >&2; echo failed; }
+ctl "$1" "$2" "$3" start "" options && echo start || echo failed
 while read -r word; do
     case $word in
         start) ctl "$1" "$2" "$3" start "" options ;;
@@ -111,14 +111,18 @@ fn unprivileged() -> Result<Option<(u32, u32)>, String> {
 impl Server {
     /// Makes a folder, fills it and starts a server in it; returns when it answers.
     pub fn start(options: &Options) -> Result<Self, String> {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        match Self::start_once(options) {
+            // Its port was free a moment ago.
+            Err(why) if why.contains("Address already in use") => Self::start_once(options),
+            started => started,
+        }
+    }
+
+    fn start_once(options: &Options) -> Result<Self, String> {
         let said = |why: io::Error| why.to_string();
         let programs = programs().ok_or("PostgreSQL is not installed")?;
         let user = unprivileged()?;
-        // Short: the path of a Unix socket may not exceed 107 bytes.
-        let name = format!("platform-pg-{}-{}", process::id(), COUNT.fetch_add(1, Relaxed));
-        let folder = std::env::temp_dir().join(name);
-        fs::DirBuilder::new().mode(0o700).create(&folder).map_err(said)?;
+        let folder = new_folder().map_err(said)?;
         let own = |path: &Path| user.map_or(Ok(()), |(uid, gid)| chown(path, Some(uid), Some(gid))).map_err(said);
         own(&folder)?;
         let put = |name: &str, text: &str| -> Result<String, String> {
@@ -155,7 +159,8 @@ impl Server {
         let port = options.password.as_ref().map(|_| free_port()).transpose().map_err(said)?;
         let mut settings = format!("-c unix_socket_directories={}", folder.display());
         // Nothing here has to survive the machine; the death of a process is survived all the same.
-        settings.push_str(" -c fsync=off -c max_connections=400 -c shared_buffers=32MB -c autovacuum=off");
+        settings.push_str(" -c fsync=off -c shared_buffers=32MB -c autovacuum=off");
+        let _ = write!(settings, " -c max_connections={}", connections_max());
         match port {
             Some(port) => {
                 let _ = write!(settings, " -c listen_addresses=127.0.0.1 -p {port}");
@@ -183,7 +188,10 @@ impl Server {
         };
         match server.answer().as_str() {
             "start" => Ok(server),
-            other => Err(format!("the server did not start ({other})")),
+            other => {
+                let log = fs::read_to_string(server.folder.join("log")).unwrap_or_default();
+                Err(format!("the server did not start ({other}):\n{log}"))
+            }
         }
     }
 
@@ -268,6 +276,27 @@ impl Server {
         read.expect("the watcher answers");
         line.trim().to_owned()
     }
+}
+
+/// A folder of this process's own; one that a killed machine left may have its name.
+fn new_folder() -> io::Result<PathBuf> {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    loop {
+        // Short: the path of a Unix socket may not exceed 107 bytes.
+        let name = format!("platform-pg-{}-{}", process::id(), COUNT.fetch_add(1, Relaxed));
+        let folder = std::env::temp_dir().join(name);
+        match fs::DirBuilder::new().mode(0o700).create(&folder) {
+            Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made.map(|()| folder),
+        }
+    }
+}
+
+/// Three tests at a time for each processor (packaging/test.sh), each with a fleet server that opens up to thirty
+/// connections; and some for whoever looks.
+fn connections_max() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (3 * processors * 30 + 50).max(400)
 }
 
 fn free_port() -> io::Result<u16> {
