@@ -9,11 +9,12 @@ use std::{
     fs::{self, OpenOptions},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
+    thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use rusqlite::{
-    OpenFlags, ToSql,
+    ErrorCode, OpenFlags, ToSql,
     backup::{Backup, StepResult},
     config::DbConfig,
     types::ToSqlOutput,
@@ -26,6 +27,8 @@ use super::{Arg, DbError, Durability, OpenError, PageCache, Row};
 const STATEMENTS_KEPT: usize = 256;
 /// How long to wait for another *process* (`platform-fleet init` beside a running server); ours never collide.
 const OTHER_PROCESS_WAIT: Duration = Duration::from_secs(5);
+/// Between two attempts where SQLite itself does not wait for one.
+const OTHER_PROCESS_AGAIN: Duration = Duration::from_millis(5);
 /// The write-ahead log is folded back into the database when it has this many pages (4 KiB each).
 const CHECKPOINT_PAGES: i64 = 1000;
 /// That begins the log anew only at a moment at which nobody reads in it. Under load there may be none: what is longer than
@@ -109,8 +112,8 @@ impl Connection {
         let connection = Self { log: Some(Log::of(path)), ..Self::with_pragmas(raw, cache).map_err(file)? };
         let synchronous = if durability == Durability::PowerCut { "FULL" } else { "NORMAL" };
         let set = |name: &str, value: &dyn ToSql| connection.raw.pragma_update(None, name, value);
-        let journal = connection.raw.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()));
-        journal
+        connection
+            .keep_log()
             .and_then(|()| set("synchronous", &synchronous))
             .and_then(|()| set("foreign_keys", &true))
             .and_then(|()| {
@@ -118,6 +121,21 @@ impl Connection {
             })
             .map_err(file)?;
         Ok(connection)
+    }
+
+    /// Has the file written through a log. In a new file that is a change of its first page: who meets another process in
+    /// the middle of one is refused without a wait, because both hold what they have read.
+    fn keep_log(&self) -> rusqlite::Result<()> {
+        let begin = Instant::now();
+        loop {
+            let done = self.raw.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()));
+            let busy =
+                done.as_ref().err().and_then(rusqlite::Error::sqlite_error_code) == Some(ErrorCode::DatabaseBusy);
+            if !busy || begin.elapsed() >= OTHER_PROCESS_WAIT {
+                return done;
+            }
+            thread::sleep(OTHER_PROCESS_AGAIN);
+        }
     }
 
     pub(super) fn open_reader(path: &Path, cache: PageCache) -> Result<Self, OpenError> {

@@ -232,10 +232,14 @@ async fn an_announcement_wakes_this_process_and_others() {
 #[tokio::test]
 async fn servers_that_start_together_change_the_tables_once() {
     let Some(fixture) = fixture("servers that start together") else { return };
+    let together = std::sync::Arc::new(std::sync::Barrier::new(6));
     let starts: Vec<_> = (0..6)
         .map(|_| {
-            let place = fixture.place.clone();
-            std::thread::spawn(move || Db::open(&place, TABLES, Durability::ProcessDeath).map(drop))
+            let (place, together) = (fixture.place.clone(), together.clone());
+            std::thread::spawn(move || {
+                together.wait();
+                Db::open(&place, TABLES, Durability::ProcessDeath).map(drop)
+            })
         })
         .collect();
     for start in starts {

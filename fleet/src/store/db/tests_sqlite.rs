@@ -1,6 +1,13 @@
 //! What only SQLite has: a file, its mode, its size, its statement cache.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::Path,
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
 use super::*;
 
@@ -49,6 +56,33 @@ async fn a_full_disk_is_said_and_survived() {
     db.write(|tx| insert(tx, "small", 1)).await.unwrap();
     let count = |tx: &Tx<'_>| tx.first("SELECT COUNT(*) FROM things", &[], |row| row.int(0));
     assert_eq!(db.read::<_, DbError, _>(count).await.unwrap(), Some(1));
+}
+
+#[test]
+fn whoever_opens_a_new_file_waits_for_others_who_have_just_opened_it() {
+    // So often that the moment is met at which it matters.
+    const ROUNDS: usize = 60;
+    let folder = tempfile::tempdir().unwrap();
+    for round in 0..ROUNDS {
+        let path = folder.path().join(format!("{round}.db"));
+        let (meet, done) = (Barrier::new(2), AtomicBool::new(false));
+        let other = || {
+            let other = rusqlite::Connection::open(&path).unwrap();
+            meet.wait();
+            while !done.load(SeqCst) {
+                // It may be refused in its turn.
+                let _ = other.execute_batch("BEGIN IMMEDIATE; ROLLBACK");
+            }
+        };
+        let opened = std::thread::scope(|scope| {
+            scope.spawn(other);
+            meet.wait();
+            let opened = sqlite::Connection::open(&path, Durability::ProcessDeath, PageCache::SMALL);
+            done.store(true, SeqCst);
+            opened
+        });
+        assert!(opened.is_ok(), "round {round}: {:?}", opened.err());
+    }
 }
 
 #[tokio::test]
