@@ -8,7 +8,7 @@ use std::{
     collections::BTreeSet,
     ffi::OsString,
     fs,
-    io::{BufRead, BufReader, Write},
+    io::Write,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -20,6 +20,8 @@ use tempfile::TempDir;
 
 #[path = "world/engine.rs"]
 mod engine;
+#[path = "world/lines.rs"]
+mod lines;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_platform-fleet");
 const PAGE: &str = include_str!("../../docs/clients.md");
@@ -170,10 +172,9 @@ fn drive(mut program: Command, by: By) -> Report {
         program.env("SSL_CERT_FILE", &certificate).env("NODE_EXTRA_CA_CERTS", &certificate);
     }
     let mut server = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let said = lines::Lines::of(server.stdout.take().unwrap());
     let _server = Server(server);
-    let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let ready: serde_json::Value = serde_json::from_str(&said.next()).unwrap();
     let scheme = if by == By::Tls { "https://" } else { "http://" };
     assert!(ready["url"].as_str().unwrap().starts_with(scheme), "{ready}");
     let values = [&ready["url"], &owner["key_id"], &owner["key"], &owner["organization_id"]];

@@ -284,15 +284,14 @@ fn number(object: &prost_types::Struct, key: &str) -> Option<f64> {
     }
 }
 
-/// Waits until the server got something done that nothing tells of; fails after ten seconds.
+/// Waits until the server got something done that nothing tells of.
 async fn eventually(what: &str, mut done: impl FnMut() -> bool) {
-    for _ in 0..1000 {
-        if done() {
-            return;
+    let wait = async {
+        while !done() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("{what} did not happen within ten seconds");
+    };
+    tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{what} did not happen"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

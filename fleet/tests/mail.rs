@@ -1,9 +1,9 @@
 //! Invitations by mail: through a real mail server, one that is away, refuses, or loses its answer.
 
 use std::{
-    io::{self, BufRead, BufReader, Write},
+    io::{self, Write},
     path::Path,
-    process::{Child, ChildStdout, Command, Stdio},
+    process::{Child, Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicU8, Ordering::SeqCst},
@@ -29,7 +29,7 @@ mod outbox;
 #[path = "mail/safety.rs"]
 mod safety;
 
-use world::{Owner, World};
+use world::{Owner, World, lines::Lines};
 
 /// A mail as the mail server took it.
 #[derive(Debug, Deserialize)]
@@ -57,7 +57,7 @@ impl Taken {
 /// Ends with its standard input.
 struct MailServer {
     child: Child,
-    out: BufReader<ChildStdout>,
+    said: Lines,
     port: u16,
 }
 
@@ -78,23 +78,20 @@ impl MailServer {
         let mut command = Command::new(python);
         command.arg(script).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        out.read_line(&mut line).unwrap();
-        Some(Self { child, out, port: line.trim().parse().unwrap() })
+        let said = Lines::of(child.stdout.take().unwrap());
+        let port = said.next().parse().unwrap();
+        Some(Self { child, said, port })
     }
 
     /// The next mail it takes; waits for it.
-    fn next(&mut self) -> Taken {
-        let mut line = String::new();
-        tokio::task::block_in_place(|| self.out.read_line(&mut line)).unwrap();
-        serde_json::from_str(&line).unwrap()
+    fn next(&self) -> Taken {
+        serde_json::from_str(&tokio::task::block_in_place(|| self.said.next())).unwrap()
     }
 
     /// What it took beside what was asked for. Ends it.
     fn rest(mut self) -> Vec<Taken> {
         drop(self.child.stdin.take());
-        self.out.lines().map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect()
+        self.said.rest().iter().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 }
 
@@ -219,7 +216,7 @@ async fn http(world: &World, method: &str, path: &str) -> (u16, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mail_arrives_once_after_the_mail_server_was_away_and_its_link_opens_the_organization() {
-    let Some(mut server) = MailServer::start() else { return };
+    let Some(server) = MailServer::start() else { return };
     let way = Way::to(server.port, AWAY).await;
     let (world, owner) = with(settings(way.port)).await;
     invite(&owner, "ann@example.org").await;
@@ -259,7 +256,7 @@ async fn a_mail_arrives_once_after_the_mail_server_was_away_and_its_link_opens_t
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mail_whose_receipt_is_lost_comes_again_as_the_same_mail() {
-    let Some(mut server) = MailServer::start() else { return };
+    let Some(server) = MailServer::start() else { return };
     let way = Way::to(server.port, FORGETFUL).await;
     let (world, owner) = with(settings(way.port)).await;
     invite(&owner, "ann@example.org").await;
@@ -274,7 +271,7 @@ async fn a_mail_whose_receipt_is_lost_comes_again_as_the_same_mail() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mail_that_waits_survives_the_server_and_goes_with_its_invitation() {
-    let Some(mut server) = MailServer::start() else { return };
+    let Some(server) = MailServer::start() else { return };
     let way = Way::to(server.port, AWAY).await;
     let (world, owner) = with(settings(way.port)).await;
     invite(&owner, "ann@example.org").await;
@@ -302,7 +299,7 @@ async fn a_mail_that_waits_survives_the_server_and_goes_with_its_invitation() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_will_never_arrive_is_given_up_at_once_and_a_full_mailbox_in_the_end() {
-    let Some(mut server) = MailServer::start() else { return };
+    let Some(server) = MailServer::start() else { return };
     let retry = Retry { within: Duration::from_millis(1500), ..settings(0).retry };
     let (world, owner) = with(Settings { retry, ..settings(server.port) }).await;
     for email in ["gone@example.org", "full@example.org", "ann@example.org"] {

@@ -33,7 +33,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Status, client::Grpc};
 use tonic_types::StatusExt;
 use upload_module_file_request::ModuleFile;
-use world::{Client, Owner, PATIENCE, Plain, World, code};
+use world::{Client, Owner, PATIENCE, Plain, World, code, metric};
 
 use Code::{AlreadyExists, FailedPrecondition, InvalidArgument, NotFound, Ok as Yes, PermissionDenied as Denied};
 

@@ -1,9 +1,9 @@
 //! Signing in with a real identity provider: who comes in, for how long, and what is refused on the way.
 
 use std::{
-    io::{self, BufRead, BufReader, Write},
+    io::{self, Write},
     path::Path,
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    process::{Child, ChildStdin, Command, Stdio},
     time::Duration,
 };
 
@@ -21,14 +21,14 @@ mod world;
 #[path = "sign_in/browser.rs"]
 mod browser;
 
-use world::{Client, Owner, World};
+use world::{Client, Owner, World, lines::Lines};
 
 const DAY: i64 = 86_400_000;
 
 struct Provider {
     child: Child,
     orders: Option<ChildStdin>,
-    said: BufReader<ChildStdout>,
+    said: Lines,
     address: String,
 }
 
@@ -44,18 +44,15 @@ impl Provider {
         let mut command = Command::new(python);
         command.arg(script).arg(seconds.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.stderr(Stdio::null()).spawn().unwrap();
-        let mut said = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        said.read_line(&mut line).unwrap();
+        let said = Lines::of(child.stdout.take().unwrap());
+        let address = format!("http://127.0.0.1:{}", said.next());
         let orders = child.stdin.take();
-        Some(Self { child, orders, said, address: format!("http://127.0.0.1:{}", line.trim()) })
+        Some(Self { child, orders, said, address })
     }
 
     fn rotate(&mut self) {
         writeln!(self.orders.as_mut().unwrap(), "rotate").unwrap();
-        let mut line = String::new();
-        self.said.read_line(&mut line).unwrap();
-        assert_eq!(line, "rotated\n");
+        assert_eq!(self.said.next(), "rotated");
     }
 
     /// What it knows of somebody from now on.

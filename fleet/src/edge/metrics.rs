@@ -36,6 +36,7 @@ pub struct Metrics {
     headers_missed: AtomicU64,
     streams_open: AtomicI64,
     certificate_reloads: AtomicU64,
+    certificates_refused: AtomicU64,
 }
 
 struct Counters {
@@ -67,6 +68,7 @@ impl Default for Metrics {
             headers_missed: AtomicU64::new(0),
             streams_open: AtomicI64::new(0),
             certificate_reloads: AtomicU64::new(0),
+            certificates_refused: AtomicU64::new(0),
         }
     }
 }
@@ -121,6 +123,10 @@ impl Metrics {
         self.certificate_reloads.fetch_add(1, Relaxed);
     }
 
+    pub(super) fn certificate_refused(&self) {
+        self.certificates_refused.fetch_add(1, Relaxed);
+    }
+
     /// The whole page.
     pub fn text(&self, store: &Store, throttle: &Throttle) -> String {
         let mut page = String::with_capacity(16 * 1024);
@@ -148,6 +154,13 @@ impl Metrics {
         one("fleet_streams_open", "gauge", "Streams now.", self.streams_open.load(Relaxed).into())?;
         let reloads = self.certificate_reloads.load(Relaxed).into();
         one("fleet_certificate_reloads_total", "counter", "New certificates taken from the files.", reloads)?;
+        let refused = self.certificates_refused.load(Relaxed).into();
+        one(
+            "fleet_certificates_refused_total",
+            "counter",
+            "New files that were no good certificate and key.",
+            refused,
+        )?;
         if let Some(bytes) = resident_bytes() {
             one("process_resident_memory_bytes", "gauge", "Memory in use.", bytes.into())?;
         }

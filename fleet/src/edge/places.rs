@@ -56,6 +56,8 @@ struct Table {
     next: u64,
     leaving: usize,
     look_again: Option<Instant>,
+    /// The last look was for somebody to give way, and found nobody.
+    in_vain: bool,
 }
 
 /// One connection, as those see it who answer its calls.
@@ -102,11 +104,13 @@ impl Places {
         let open = table.open();
         let wanted = if open >= self.most { batch(self.most) } else { 0 };
         let due = table.look_again.is_none_or(|moment| moment <= now);
-        if open > self.most / 2 && (due || wanted > 0 && table.leaving == 0) {
+        let at_once = wanted > 0 && table.leaving == 0 && !table.in_vain;
+        if open > self.most / 2 && (due || at_once) {
             let seen = table.seats.iter().filter(|(_, seat)| !seat.leaving.load(Relaxed));
             let seen = seen.map(|(id, seat)| seat.seen(*id, now)).collect();
             let going = gives_way(seen, wanted, self.stranger_for);
-            table.look_again = Some(now + if wanted > 0 && going.is_empty() { IN_VAIN_FOR } else { LOOK_EVERY });
+            table.in_vain = wanted > 0 && going.is_empty();
+            table.look_again = Some(now + if table.in_vain { IN_VAIN_FOR } else { LOOK_EVERY });
             metrics.strangers_closed(going.len());
             for seat in going.iter().filter_map(|id| table.seats.get(id)) {
                 seat.leaving.store(true, Relaxed);
@@ -355,9 +359,14 @@ mod tests {
         let others = [take(1).unwrap(), take(1).unwrap()];
         others.iter().for_each(|one| one.seat.held_by(&key(1), &throttle).unwrap());
         assert!(take(3).is_none(), "everybody there is known");
+        // Who would give way now is found by the next look, and not before.
+        places.table().look_again = Some(Instant::now() + Duration::from_secs(3600));
         drop(others);
-        std::thread::sleep(IN_VAIN_FOR);
+        let strangers = [take(2).unwrap(), take(2).unwrap()];
+        assert!(take(3).is_none(), "nobody is looked for again so soon");
+        places.table().look_again = Some(Instant::now());
         assert!(take(3).is_some());
+        assert!(strangers.iter().all(|one| one.seat.leaving.load(Relaxed)));
     }
 
     #[test]

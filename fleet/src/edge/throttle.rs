@@ -480,7 +480,8 @@ mod tests {
         assert_eq!(throttle.told_late(), HELD_BACK_AT_ONCE as u64);
         // Whoever goes away makes room, and nobody waits for a minute.
         drop(held.pop());
-        hold(60).await;
+        let held = tokio::time::timeout(Duration::from_secs(30), hold(60)).await;
+        assert_eq!(held, Ok(HELD_BACK_MAX));
     }
 
     #[test]

@@ -61,6 +61,17 @@ struct Looks {
     read: Option<Seen>,
 }
 
+/// What came of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// There was nothing to read.
+    Unread,
+    /// What was read is in use.
+    Used,
+    /// What was read cannot be used: the old one stays.
+    Refused,
+}
+
 /// What tells one state of the files from another.
 type Seen = [(SystemTime, u64); 2];
 
@@ -102,9 +113,9 @@ impl Certificate {
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 
-    /// Whether there was something new, which is in use now. What is `asked` for is read as it is; else files that were
-    /// changed are read once they have not changed any more from one look to the next.
-    fn look(&self, asked: bool) -> bool {
+    /// What is `asked` for is read as it is; else files that were changed are read once they have not changed any more
+    /// from one look to the next.
+    fn look(&self, asked: bool) -> Look {
         let now = seen(&self.certificate, &self.key).ok();
         {
             let mut known = self.seen.write().unwrap_or_else(PoisonError::into_inner);
@@ -112,7 +123,7 @@ impl Certificate {
             let settled = now.is_some() && known.last == now;
             known.last = now;
             if !asked && (!settled || known.read == now) {
-                return false;
+                return Look::Unread;
             }
             // Also when they turn out to be wrong: they are tried again when they change once more, not all the time.
             known.read = now;
@@ -121,11 +132,11 @@ impl Certificate {
             Ok(new) => {
                 *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = new;
                 tracing::info!(certificate = %self.certificate.display(), "a new certificate is in use");
-                true
+                Look::Used
             }
             Err(problem) => {
                 tracing::warn!(%problem, "the files of the certificate changed and cannot be used: the old ones stay");
-                false
+                Look::Refused
             }
         }
     }
@@ -145,8 +156,10 @@ pub(super) async fn keep_current(
             _ = stop.wait_for(|stop| *stop) => return,
         };
         let certificate = certificate.clone();
-        if tokio::task::spawn_blocking(move || certificate.look(asked)).await.unwrap_or(false) {
-            context.metrics.certificate_reloaded();
+        match tokio::task::spawn_blocking(move || certificate.look(asked)).await {
+            Ok(Look::Used) => context.metrics.certificate_reloaded(),
+            Ok(Look::Refused) => context.metrics.certificate_refused(),
+            Ok(Look::Unread) | Err(_) => {}
         }
     }
 }
@@ -184,30 +197,30 @@ mod tests {
         let watched = Certificate::read(&certificate, &key).unwrap();
         let shown = || watched.current.0.read().unwrap().cert[0].clone();
         let was = shown();
-        assert!(!watched.look(false), "nothing changed");
-        assert!(watched.look(true), "asked for, it is read all the same");
+        assert_eq!(watched.look(false), Look::Unread, "nothing changed");
+        assert_eq!(watched.look(true), Look::Used, "asked for, it is read all the same");
         assert_eq!(shown(), was);
         fs::write(&certificate, second.cert.pem()).unwrap();
-        assert!(!watched.look(true), "the key is still the old one");
+        assert_eq!(watched.look(true), Look::Refused, "the key is still the old one");
         assert_eq!(shown(), was);
         fs::write(&certificate, "half a f").unwrap();
-        assert!(!watched.look(true));
+        assert_eq!(watched.look(true), Look::Refused);
         fs::remove_file(&certificate).unwrap();
-        assert!(!watched.look(false) && !watched.look(true));
+        assert_eq!((watched.look(false), watched.look(true)), (Look::Unread, Look::Refused));
         assert_eq!(shown(), was, "a missing file is no reason to stop");
         fs::write(&certificate, second.cert.pem()).unwrap();
         fs::write(&key, second.signing_key.serialize_pem()).unwrap();
-        assert!(watched.look(true));
+        assert_eq!(watched.look(true), Look::Used);
         assert_ne!(shown(), was);
         // Without being asked: a chain that is being written is waited for.
         let (leaf, whole) = (first.cert.pem(), format!("{}{}", first.cert.pem(), second.cert.pem()));
         fs::write(&key, first.signing_key.serialize_pem()).unwrap();
         fs::write(&certificate, &leaf).unwrap();
-        assert!(!watched.look(false), "it may not be all");
+        assert_eq!(watched.look(false), Look::Unread, "it may not be all");
         fs::write(&certificate, &whole).unwrap();
-        assert!(!watched.look(false));
-        assert!(watched.look(false), "nothing came after it");
+        assert_eq!(watched.look(false), Look::Unread);
+        assert_eq!(watched.look(false), Look::Used, "nothing came after it");
         assert_eq!(watched.current.0.read().unwrap().cert.len(), 2);
-        assert!(!watched.look(false));
+        assert_eq!(watched.look(false), Look::Unread);
     }
 }

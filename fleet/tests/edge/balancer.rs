@@ -18,7 +18,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, rustls};
 
-use super::world::{Client, Owner, PATIENCE, World};
+use super::world::{Client, Owner, PATIENCE, World, metric};
 
 /// Where the balancer is; the tests themselves come from 127.0.0.1.
 const BALANCER: [u8; 4] = [127, 0, 0, 2];
@@ -83,12 +83,6 @@ async fn audited(world: &World) -> String {
     event["from"].as_str().unwrap().to_owned()
 }
 
-fn number(world: &World, name: &str) -> u64 {
-    let context = &world.server.context;
-    let page = context.metrics.text(&context.store, &context.throttle);
-    page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).unwrap_or_else(|| panic!("{page}"))
-}
-
 async fn behind_a_balancer() -> World {
     World::with(|options| options.balancers = vec![IpAddr::from(BALANCER).to_string().parse().unwrap()]).await
 }
@@ -121,7 +115,7 @@ async fn the_audit_tells_whom_the_balancer_brought() {
         assert!(answer.starts_with("HTTP/1.1 200"), "{from}: {answer}");
         assert_eq!(audited(&world).await, from);
     }
-    assert_eq!(number(&world, "fleet_balancer_headers_missed_total "), 0);
+    assert_eq!(metric(&world.server, "fleet_balancer_headers_missed_total"), 0);
     world.end().await;
 }
 
@@ -129,7 +123,7 @@ async fn the_audit_tells_whom_the_balancer_brought() {
 async fn a_balancer_that_does_not_say_it_and_somebody_else_who_does_are_not_served() {
     let world = behind_a_balancer().await;
     let owner = world.owner("Acme").await;
-    let missed = || number(&world, "fleet_balancer_headers_missed_total ");
+    let missed = || metric(&world.server, "fleet_balancer_headers_missed_total");
     let table: [&[u8]; 5] = [
         b"",
         b"PROXY TCP4 203.0.113.7 10.0.0.1 40000\r\n",
@@ -240,7 +234,7 @@ async fn tls_begins_behind_the_header() {
     // TLS at once, from the balancer: the header is missing.
     let hello = connect(world.server.address, BALANCER).await;
     assert_eq!(conversation(hello, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03").await, "");
-    assert_eq!(number(&world, "fleet_balancer_headers_missed_total "), 1);
+    assert_eq!(metric(&world.server, "fleet_balancer_headers_missed_total"), 1);
     world.end().await;
 }
 
@@ -258,7 +252,7 @@ impl HaProxy {
         let settings = folder.path().join("haproxy.cfg");
         // Its port is the standard input, so that nobody has to guess a free one or wait for it.
         let text = format!(
-            "defaults\n mode tcp\n timeout connect 60s\n timeout client 60s\n timeout server 60s\n\
+            "defaults\n mode tcp\n timeout connect 60s\n timeout client 60s\n timeout server 60s\n timeout check 60s\n\
              listen fleet\n bind fd@0\n source {}\n option httpchk GET /healthz\n\
              server one {server} {sends} check inter 20ms\n",
             IpAddr::from(BALANCER)
@@ -290,7 +284,7 @@ async fn a_real_haproxy_brings_whom_it_says() {
     for sends in ["send-proxy", "send-proxy-v2", "send-proxy-v2 proxy-v2-options crc32c,unique-id"] {
         let world = behind_a_balancer().await;
         let owner = world.owner("Acme").await;
-        let taken = || number(&world, "fleet_connections_total ");
+        let taken = || metric(&world.server, "fleet_connections_total");
         let before = taken();
         let Some(haproxy) = HaProxy::start(world.server.address, sends) else {
             let _ = writeln!(std::io::stderr(), "SKIPPED a real HAProxy: haproxy is not installed");
@@ -317,7 +311,7 @@ async fn a_real_haproxy_brings_whom_it_says() {
         let answer = conversation(connect(haproxy.address, [127, 0, 0, 9]).await, &said).await;
         assert!(answer.starts_with("HTTP/1.1 200"), "{sends}: {answer}");
         assert_eq!(audited(&world).await, "127.0.0.9", "{sends}");
-        assert_eq!(number(&world, "fleet_balancer_headers_missed_total "), 0, "{sends}");
+        assert_eq!(metric(&world.server, "fleet_balancer_headers_missed_total"), 0, "{sends}");
         drop((client, haproxy));
         world.end().await;
     }

@@ -6,7 +6,7 @@ use api::pb::platform::app::v1::{
     CreateKeyResponse, DeleteKeyRequest, DeleteKeyResponse, ListOrganizationsRequest, ListOrganizationsResponse,
 };
 use prost::Message;
-use prost_types::{DescriptorProto, FileDescriptorProto};
+use prost_types::{DescriptorProto, FileDescriptorProto, ServiceDescriptorProto};
 use tonic::{Code, Request, Status};
 use tonic_reflection::pb::{v1, v1alpha};
 
@@ -60,7 +60,10 @@ async fn who_has_a_key_may_read_the_contract_in_both_versions() {
         let question = Question::FileContainingSymbol(symbol.to_owned());
         let Told::FileDescriptorResponse(told) = ask(&owner.client, question).await.unwrap() else { panic!("no file") };
         let file = FileDescriptorProto::decode(&*told.file_descriptor_proto[0]).unwrap();
-        assert!(symbol.starts_with(file.package()), "{symbol} in {}", file.name());
+        let services = file.service.iter().map(ServiceDescriptorProto::name);
+        let mut names = services.chain(file.message_type.iter().map(DescriptorProto::name));
+        let (package, name) = symbol.rsplit_once('.').unwrap();
+        assert!(file.package() == package && names.any(|one| one == name), "{symbol} is not in {}", file.name());
     }
     // What a tool does to call the operation under the other prefix: the service's file, and all that it needs.
     let (mut wanted, mut files) = (Vec::new(), BTreeMap::<String, FileDescriptorProto>::new());

@@ -43,7 +43,15 @@ async fn a_renewed_certificate_is_used_from_the_next_connection_on() {
     // Half of it: nothing changes, and nothing breaks.
     fs::write(&certificate, second.cert.pem()).unwrap();
     server.reload();
-    assert!(connected(&server.url, &first.cert.pem()).await.is_some());
+    let refused = async {
+        while world::metric(&server, "fleet_certificates_refused_total") == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(world::PATIENCE, refused).await.expect("it was looked at");
+    assert!(connected(&server.url, &second.cert.pem()).await.is_none());
+    let still = connected(&server.url, &first.cert.pem()).await.expect("the first certificate");
+    assert!(answers(&still).await);
     fs::write(&key, second.signing_key.serialize_pem()).unwrap();
     server.reload();
     let renewed = async {

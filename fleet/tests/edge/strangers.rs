@@ -8,7 +8,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::world::{Client, Owner, PATIENCE, World, code};
+use super::world::{Client, Owner, PATIENCE, World, code, metric};
 
 /// What an HTTP/2 client says first: the preface and its settings, of which there are none.
 const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -49,12 +49,6 @@ async fn list(client: &Client) -> tonic::Code {
     code(client.app::<_, ListOrganizationsResponse>("ListOrganizations", ListOrganizationsRequest {}).await)
 }
 
-fn number(world: &World, name: &str) -> u64 {
-    let context = &world.server.context;
-    let page = context.metrics.text(&context.store, &context.throttle);
-    page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).unwrap_or_else(|| panic!("{page}"))
-}
-
 /// A newcomer that is closed at the door tries again, as clients do.
 async fn newcomer(world: &World, owner: &Owner) -> Client {
     let try_in = async {
@@ -82,6 +76,15 @@ async fn strangers_keep_neither_devices_nor_people_out() {
     let follow = TailRobotPartLogsRequest { id: part.id.clone(), ..Default::default() };
     let mut tail = owner.client.stream("/platform.app.v1.AppService/TailRobotPartLogs", follow).await;
     let device = world.login("robot-secret", &part.id, &part.secret).await.unwrap();
+    let mut says = async |message: &str| {
+        let entry = LogEntry { level: "info".into(), message: message.into(), ..LogEntry::default() };
+        let say = LogRequest { id: part.id.clone(), logs: vec![entry] };
+        device.call::<_, LogResponse>("/platform.app.v1.RobotService/Log", say).await.unwrap();
+        let line = tokio::time::timeout(PATIENCE, tail.message()).await.expect("a line").unwrap();
+        assert!(line.is_some_and(|line| String::from_utf8_lossy(&line).contains(message)));
+    };
+    // From its first call on it is known for longer than by having signed in.
+    says("here").await;
     // Somebody opens connections and keeps them: he gets no more than there are, and each newcomer takes one from him.
     let mut strangers = Vec::new();
     for _ in 0..100 {
@@ -92,16 +95,15 @@ async fn strangers_keep_neither_devices_nor_people_out() {
         people.push(newcomer(&world, &owner).await);
         strangers.extend(stranger(&world).await);
     }
+    // Who is in stays in: no person, nor the device, had to connect again.
+    let taken = || metric(&world.server, "fleet_connections_total");
+    let before = taken();
     for person in &people {
-        assert_eq!(list(person).await, tonic::Code::Ok, "who is in stays in");
+        assert_eq!(list(person).await, tonic::Code::Ok);
     }
-    // Neither the device nor the stream had to connect again.
-    let entry = LogEntry { level: "info".into(), message: "still here".into(), ..LogEntry::default() };
-    let say = LogRequest { id: part.id.clone(), logs: vec![entry] };
-    device.call::<_, LogResponse>("/platform.app.v1.RobotService/Log", say).await.unwrap();
-    let line = tokio::time::timeout(PATIENCE, tail.message()).await.expect("a line").unwrap();
-    assert!(line.is_some_and(|line| String::from_utf8_lossy(&line).contains("still here")));
-    assert!(number(&world, "fleet_connections_open ") <= 24 + 5, "the most, and those who are leaving");
+    says("still here").await;
+    assert_eq!(taken(), before);
+    assert!(metric(&world.server, "fleet_connections_open") <= 24 + 5, "the most, and those who are leaving");
     // Those who had to go were told so.
     let (mut gone, all) = (0, strangers.len());
     for one in strangers {
@@ -113,7 +115,7 @@ async fn strangers_keep_neither_devices_nor_people_out() {
         }
     }
     assert!(gone >= 12, "{gone} of {all}: ten people and a device are in");
-    assert!(number(&world, "fleet_strangers_closed_total ") >= gone);
+    assert!(metric(&world.server, "fleet_strangers_closed_total") >= gone);
     world.end().await;
 }
 

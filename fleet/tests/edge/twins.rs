@@ -2,7 +2,7 @@
 
 use api::pb::platform::{app::v1::*, common::v1::LogEntry, fleet::v1::*};
 use bytes::Bytes;
-use fleet::{contract, operations::OPERATIONS};
+use fleet::{contract, operations::OPERATIONS, presence::LIVE_WITHIN};
 use prost::Message;
 use prost_reflect::{DynamicMessage, MethodDescriptor};
 use serde_json::Value;
@@ -93,6 +93,12 @@ async fn fill(owner: &Owner, ours: &Ours) {
     client.call::<_, UploadLogsResponse>("/platform.fleet.v1.DeviceService/UploadLogs", logs).await.unwrap();
 }
 
+/// Its device was heard just now: answers tell whether it is there, and for how long it was not.
+fn stays_online(world: &World, ours: &Ours) {
+    let context = &world.server.context;
+    context.presence.touch(&ours.part, context.clock.now() + LIVE_WITHIN);
+}
+
 #[tokio::test]
 async fn what_is_read_is_the_same_in_both_forms_under_both_names() {
     let world = World::new().await;
@@ -103,6 +109,7 @@ async fn what_is_read_is_the_same_in_both_forms_under_both_names() {
     let mut silent = Vec::new();
     let operations = unary(true);
     for (path, method) in &operations {
+        stays_online(&world, &ours);
         let told = contract.call(&owner.client, path, &ours).await.unwrap_or_else(|no| panic!("{path}: {no}"));
         if told.is_empty() {
             silent.push(name(path));
@@ -130,6 +137,7 @@ async fn what_a_newer_version_says_beside_it_changes_no_answer() {
     fill(&owner, &ours).await;
     let contract = Contract::read();
     for (path, method) in unary(true) {
+        stays_online(&world, &ours);
         let request = contract.request(path, &ours);
         let newer = Bytes::from([&request[..], UNKNOWN].concat());
         let [told, newer] = [request, newer].map(|request| owner.client.raw(path, request));

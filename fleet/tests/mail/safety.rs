@@ -76,7 +76,7 @@ async fn refused(settings: Settings) -> String {
 async fn a_password_goes_to_a_mail_server_with_a_good_certificate_only() {
     let papers = Papers::new();
     for (word, security) in [("starttls", Security::Starttls), ("tls", Security::Tls)] {
-        let Some(mut server) = papers.server(word, "good") else { return };
+        let Some(server) = papers.server(word, "good") else { return };
         let untrusted = refused(papers.settings(server.port, security, "stranger")).await;
         let why = "the certificate of the mail server localhost is not believed (UnknownIssuer): ";
         assert!(untrusted.starts_with(why) && untrusted.contains("--mail-authorities"), "{word}: {untrusted}");
@@ -143,7 +143,7 @@ async fn nothing_is_said_in_clear_to_a_server_that_knows_no_tls() {
 async fn neither_the_password_nor_a_link_is_in_the_log() {
     use base64::{Engine, engine::general_purpose::STANDARD};
     let papers = Papers::new();
-    let Some(mut server) = papers.server("tls", "good") else { return };
+    let Some(server) = papers.server("tls", "good") else { return };
     let data = papers.path("data");
     let database = world::engine::url(papers.folder.path());
     let place = |command: &mut Command| {
@@ -166,8 +166,7 @@ async fn neither_the_password_nor_a_link_is_in_the_log() {
     place(&mut serve);
     serve.env("RUST_LOG", "trace").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     let mut running = Killed(serve.spawn().unwrap());
-    let mut ready = String::new();
-    BufReader::new(running.0.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+    let ready = Lines::of(running.0.stdout.take().unwrap()).next();
     let ready: serde_json::Value = serde_json::from_str(&ready).unwrap();
     let address = ready["address"].as_str().unwrap().to_owned();
 

@@ -138,13 +138,21 @@ async fn devices_find_the_package_they_run() {
 
 /// Another byte in the middle of a file, which is as long as before, and says that it is as old or older.
 fn damage(path: &Path, older: Duration) {
-    use std::os::unix::fs::FileExt;
+    use std::os::unix::fs::{FileExt, MetadataExt};
     let file = fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
-    let (written, middle) = (file.metadata().unwrap().modified().unwrap(), file.metadata().unwrap().len() / 2);
+    let whole = file.metadata().unwrap();
+    let (written, middle) = (whole.modified().unwrap(), whole.len() / 2);
     let mut byte = [0];
     file.read_exact_at(&mut byte, middle).unwrap();
     file.write_all_at(&[!byte[0]], middle).unwrap();
-    file.set_modified(written - older).unwrap();
+    let touched = |file: &fs::Metadata| (file.ctime(), file.ctime_nsec());
+    // Not in the same tick of the file system's clock as it was written in: nobody could tell it then.
+    loop {
+        file.set_modified(written - older).unwrap();
+        if touched(&file.metadata().unwrap()) != touched(&whole) {
+            return;
+        }
+    }
 }
 
 /// What comes of a download that the server breaks off, the head included.

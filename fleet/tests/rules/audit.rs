@@ -57,6 +57,9 @@ async fn written_since(world: &World, before: &[Row]) -> Vec<Row> {
     new
 }
 
+/// In place of words: an id, which is compared where the change is made.
+const AN_ID: &str = "an id";
+
 /// Of each change: what it is a change of, and words that tell in which way.
 const CHANGES: [(&str, &str, &str); 46] = [
     ("AddRole", "user", "operator of organization "),
@@ -65,23 +68,23 @@ const CHANGES: [(&str, &str, &str); 46] = [
     ("CreateKey", "api key", "\"organization operator\", operator of organization "),
     ("CreateKeyFromExistingKeyAuthorizations", "api key", "\"organization operator\", operator of organization "),
     ("CreateLocation", "organization", " \"North\""),
-    ("CreateLocationSecret", "location", "-"),
+    ("CreateLocationSecret", "location", AN_ID),
     ("CreateModule", "registry item", "\"camera\""),
     ("CreateOrganization", "organization", "Second"),
     ("CreateOrganizationInvite", "invitation", "owner of organization "),
     ("CreateRegistryItem", "registry item", "\"model\""),
-    ("CreateRobotPartSecret", "robot part", "-"),
+    ("CreateRobotPartSecret", "robot part", AN_ID),
     ("DeleteFragment", "fragment", "\"ground\""),
     ("DeleteKey", "api key", "\"organization operator\""),
     ("DeleteLocation", "location", "\"Norden\""),
-    ("DeleteLocationSecret", "location", "-"),
+    ("DeleteLocationSecret", "location", AN_ID),
     ("DeleteOrganization", "organization", "\"Second\""),
     ("DeleteOrganizationInvite", "invitation", ""),
     ("DeleteOrganizationMember", "user", "member@example.org"),
     ("DeleteRegistryItem", "registry item", "\"camera\""),
     ("DeleteRobot", "robot", "\"leg\", parts "),
     ("DeleteRobotPart", "robot part", "\"arm-main\" of robot "),
-    ("DeleteRobotPartSecret", "robot part", "-"),
+    ("DeleteRobotPartSecret", "robot part", AN_ID),
     ("MarkPartAsMain", "robot part", ""),
     ("MarkPartForRestart", "robot part", ""),
     ("NewRobot", "location", " \"arm\", main part "),
@@ -90,8 +93,8 @@ const CHANGES: [(&str, &str, &str); 46] = [
     ("ResendOrganizationInvite", "invitation", ""),
     ("RetryUpdate", "robot part", "product 1"),
     ("RotateKey", "api key", "\"organization operator\""),
-    ("ShareLocation", "location", "-"),
-    ("UnshareLocation", "location", "-"),
+    ("ShareLocation", "location", AN_ID),
+    ("UnshareLocation", "location", AN_ID),
     ("UpdateFragment", "fragment", "revision 2"),
     ("UpdateLocation", "location", "name \"Norden\""),
     ("UpdateLocationMetadata", "location", "2 bytes"),
@@ -134,6 +137,8 @@ struct Walk<'w> {
     operator: Client,
     stranger: Client,
     seen: BTreeSet<&'static str>,
+    /// Of the last change, where it is told by an id.
+    seen_id: Option<String>,
     first: First,
 }
 
@@ -203,14 +208,22 @@ impl Walk<'_> {
         assert!((began..=ended).contains(&row.at), "{row:?}: between {began} and {ended}");
         let (_, kind, words) = CHANGES.iter().find(|change| change.0 == operation).expect("in the table");
         assert_eq!(row.kind, *kind, "{row:?}");
-        assert!(row.detail.contains(words) && row.detail.is_empty() == words.is_empty(), "{row:?}: {words:?}");
+        assert!(*words == AN_ID || row.detail.contains(words), "{row:?}: {words:?}");
+        assert_eq!(row.detail.is_empty(), words.is_empty(), "{row:?}: {words:?}");
         // A registry item is told by a name that people know, and by an id of its own.
         let told = [asked, done.to_vec()].concat();
         let told = String::from_utf8_lossy(&told);
         assert!(told.contains(&row.id) || row.kind == "registry item" && row.id.len() == 36, "{row:?}: {told:?}");
         assert!(told.contains(&row.organization) || row.organization == self.owner.organization, "{row:?}");
+        assert!(self.seen_id.is_none(), "the id of the change before was not compared");
+        self.seen_id = (*words == AN_ID).then(|| row.detail.clone());
         self.seen.insert(operation);
         done
+    }
+
+    /// What was written down of the last change is that id.
+    fn told(&mut self, id: &str) {
+        assert_eq!(self.seen_id.take().as_deref(), Some(id));
     }
 
     async fn makes<A: Message + Default>(&mut self, operation: &'static str, request: impl Message) -> A {
@@ -234,7 +247,7 @@ async fn walk(world: &World, first: First) {
     let operator = world.key(&owner, "operator", "organization", &owner.organization).await;
     let member = people::add(&world.server.context, "member@example.org", None).await.unwrap().user_id;
     let stranger = other.client.clone();
-    let mut walk = Walk { world, owner: &owner, operator, stranger, seen: BTreeSet::new(), first };
+    let mut walk = Walk { world, owner: &owner, operator, stranger, seen: BTreeSet::new(), seen_id: None, first };
     places_and_machines(&mut walk, &other).await;
     people_and_keys(&mut walk, &member).await;
     fragments_and_modules(&mut walk).await;
@@ -378,11 +391,13 @@ async fn places_and_machines(walk: &mut Walk<'_>, other: &Owner) {
     let secret = CreateLocationSecretRequest { location_id: location_id.clone() };
     let made: CreateLocationSecretResponse = walk.makes("CreateLocationSecret", secret.clone()).await;
     let secret_id = made.auth.unwrap().secrets.remove(0).id;
+    walk.told(&secret_id);
     walk.owner.client.app::<_, CreateLocationSecretResponse>("CreateLocationSecret", secret.clone()).await.unwrap();
     let path = "/platform.app.v1.AppService/CreateLocationSecret";
     walk.refused("a third secret", &walk.owner.client, path, vec![secret.encode_to_vec().into()]).await;
-    let delete = DeleteLocationSecretRequest { location_id: location_id.clone(), secret_id };
+    let delete = DeleteLocationSecretRequest { location_id: location_id.clone(), secret_id: secret_id.clone() };
     walk.does("DeleteLocationSecret", delete).await;
+    walk.told(&secret_id);
 
     let request = NewRobotRequest { name: "arm".into(), location: location_id.clone() };
     let machine: NewRobotResponse = walk.makes("NewRobot", request.clone()).await;
@@ -407,8 +422,10 @@ async fn places_and_machines(walk: &mut Walk<'_>, other: &Owner) {
     let request = CreateRobotPartSecretRequest { part_id: part_id.clone() };
     let made: CreateRobotPartSecretResponse = walk.makes("CreateRobotPartSecret", request).await;
     let secret_id = made.part.unwrap().secrets.remove(0).id;
-    let request = DeleteRobotPartSecretRequest { part_id: part_id.clone(), secret_id };
+    walk.told(&secret_id);
+    let request = DeleteRobotPartSecretRequest { part_id: part_id.clone(), secret_id: secret_id.clone() };
     walk.does("DeleteRobotPartSecret", request).await;
+    walk.told(&secret_id);
     walk.does("MarkPartAsMain", MarkPartAsMainRequest { part_id: part_id.clone() }).await;
     let path = "/platform.app.v1.AppService/DeleteRobotPart";
     let request = DeleteRobotPartRequest { part_id };
@@ -421,7 +438,8 @@ async fn places_and_machines(walk: &mut Walk<'_>, other: &Owner) {
     let organization_id = other.organization.clone();
     let share = ShareLocationRequest { location_id: location_id.clone(), organization_id: organization_id.clone() };
     walk.does("ShareLocation", share).await;
-    let unshare = UnshareLocationRequest { location_id: location_id.clone(), organization_id };
+    walk.told(&organization_id);
+    let unshare = UnshareLocationRequest { location_id: location_id.clone(), organization_id: organization_id.clone() };
     // Whoever it is shared with sees it, and is denied.
     let path = "/platform.app.v1.AppService/UnshareLocation";
     let request = vec![unshare.encode_to_vec().into()];
@@ -429,6 +447,7 @@ async fn places_and_machines(walk: &mut Walk<'_>, other: &Owner) {
     assert_eq!(shared, Code::PermissionDenied);
     let stranger = std::mem::replace(&mut walk.stranger, walk.world.owner("Third").await.client);
     walk.does("UnshareLocation", unshare).await;
+    walk.told(&organization_id);
     walk.stranger = stranger;
     walk.does("DeleteLocation", DeleteLocationRequest { location_id }).await;
 }

@@ -4,6 +4,7 @@
 
 pub mod engine;
 pub mod http;
+pub mod lines;
 pub mod process;
 pub mod things;
 
@@ -16,6 +17,7 @@ use api::pb::{
 use bytes::{Buf, BufMut, Bytes};
 use fleet::{
     init,
+    operations::OPERATIONS,
     wiring::{self, Options, Running},
 };
 use prost::Message;
@@ -174,14 +176,16 @@ impl Client {
         self.open(path, request.encode_to_vec().into()).await
     }
 
-    /// Bytes in, bytes out: any operation, also those without a type here.
+    /// Bytes in, bytes out: any operation, also those without a type here. Of one that streams nothing is read: what
+    /// refuses it comes before it is open.
     pub async fn raw(&self, path: &str, message: Bytes) -> Result<Bytes, Status> {
         let mut replies = self.open(path, message).await?;
-        // The first message is the answer of a unary call, and enough of a stream; a stream that is silent is open.
-        match tokio::time::timeout(Duration::from_millis(500), replies.message()).await {
-            Ok(first) => Ok(first?.unwrap_or_default()),
-            Err(_) => Ok(Bytes::new()),
+        let ours = path.replacen("/viam.", "/platform.", 1);
+        if OPERATIONS.iter().any(|row| row.streams && row.path == ours) {
+            return Ok(Bytes::new());
         }
+        let answer = tokio::time::timeout(PATIENCE, replies.message()).await.expect("an end");
+        Ok(answer?.unwrap_or_else(|| panic!("{path}: done, and no message")))
     }
 
     async fn open(&self, path: &str, message: Bytes) -> Result<tonic::Streaming<Bytes>, Status> {
@@ -195,6 +199,14 @@ impl Client {
         let call = grpc.server_streaming(request, path, Plain);
         Ok(tokio::time::timeout(PATIENCE, call).await.expect("an answer")?.into_inner())
     }
+}
+
+/// What the page for monitoring says of that name, labels included.
+pub fn metric(server: &Running, name: &str) -> u64 {
+    let context = &server.context;
+    let page = context.metrics.text(&context.store, &context.throttle);
+    let mut values = page.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    values.next().and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in {page}"))
 }
 
 pub fn code<T: std::fmt::Debug>(result: Result<T, Status>) -> Code {

@@ -34,13 +34,13 @@ impl Fixture {
 
     /// Work that goes on after something was dropped.
     async fn until(&self, what: &str, so: impl Fn(&test_s3::Server) -> bool) {
-        for _ in 0..3_000 {
-            if so(&self.server) {
-                return;
+        let wait = async {
+            while !so(&self.server) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        panic!("{what}: {:?}, {} parts", self.server.objects(), self.server.parts());
+        };
+        let so = tokio::time::timeout(Duration::from_secs(60), wait).await;
+        assert!(so.is_ok(), "{what}: {:?}, {} parts", self.server.objects(), self.server.parts());
     }
 }
 
