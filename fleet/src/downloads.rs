@@ -135,8 +135,8 @@ async fn send(
     let opened = context.artifacts.open(&file.digest, from, wanted).await.map_err(unreadable)?;
     let check = match context.trust.plan(&file.digest, &opened.form, all, context.clock.now()) {
         Plan::Send => None,
-        Plan::Check => Some(Check::of(context, file, opened.form)),
-        Plan::Refuse => return Err(damaged(&path_of(&stored, file), &file.digest)),
+        Plan::Check => Some(Check::of(context, &path_of(&stored, file), file, opened.form)),
+        Plan::Refuse => return Err(damaged()),
     };
     let body = match method {
         &Method::HEAD => Body::empty(),
@@ -167,9 +167,8 @@ fn unreadable(cause: ArtifactError) -> Refusal {
     Refusal::again("the server cannot read the file at the moment: try again")
 }
 
-/// What lies there is not what was uploaded.
-fn damaged(address: &str, digest: &str) -> Refusal {
-    tracing::error!(address, sha256 = digest, "a file of the registry is damaged: upload the same file once more");
+/// What lies there is not what was uploaded. The operator was told when that was found.
+fn damaged() -> Refusal {
     Refusal::again("the file is damaged where the server keeps it: whoever published it must upload it once more")
 }
 
@@ -188,6 +187,7 @@ fn also(mut answer: Response<Body>, name: HeaderName, value: &str) -> Response<B
 
 /// Sums up a file while it goes out, and keeps what came of it.
 struct Check {
+    address: String,
     sum: digest::Context,
     wanted: String,
     form: String,
@@ -196,20 +196,31 @@ struct Check {
 }
 
 impl Check {
-    fn of(context: &Context, file: &File, form: String) -> Self {
-        let sum = digest::Context::new(&digest::SHA256);
-        Self { sum, wanted: file.digest.clone(), form, trust: context.trust.clone(), clock: context.clock.clone() }
+    fn of(context: &Context, address: &str, file: &File, form: String) -> Self {
+        Self {
+            address: address.to_owned(),
+            sum: digest::Context::new(&digest::SHA256),
+            wanted: file.digest.clone(),
+            form,
+            trust: context.trust.clone(),
+            clock: context.clock.clone(),
+        }
     }
 
     /// That was all of it.
     fn end(self) -> io::Result<()> {
-        let Self { sum, wanted, form, trust, clock } = self;
+        let Self { address, sum, wanted, form, trust, clock } = self;
         let found = hex::encode(sum.finish().as_ref());
         trust.note(&wanted, form, found == wanted, clock.now());
         if found == wanted {
             return Ok(());
         }
-        tracing::error!(sha256 = wanted, found, "a file of the registry is damaged: upload the same file once more");
+        tracing::error!(
+            address,
+            sha256 = wanted,
+            found,
+            "a file of the registry is damaged: upload the same file once more"
+        );
         Err(io::Error::new(io::ErrorKind::InvalidData, "the artifact is damaged"))
     }
 }
