@@ -7,7 +7,7 @@
 use std::{
     cell::Cell,
     io::{Read as _, Write as _},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     path::{Path, PathBuf},
     rc::Rc,
     time::Duration,
@@ -35,7 +35,7 @@ use actors::{
 use api::device_config::{Advanced, Minutes, Settings};
 use board::{Clock, Wall, files::Files, host::Host as _, process::ProcessId};
 use smol::{LocalExecutor, future::FutureExt as _};
-use test_harness::real::stand_in;
+use test_harness::real::{port::Port, stand_in};
 
 /// Only reached when something is broken.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -54,10 +54,10 @@ struct Agent {
     folder: PathBuf,
 }
 
-/// A folder for everything, and a port that was free a moment ago.
+/// A folder for everything, and a port of its own.
 struct Device {
     folder: tempfile::TempDir,
-    port: u16,
+    port: Port,
 }
 
 impl Drop for Device {
@@ -72,8 +72,7 @@ impl Drop for Device {
 
 impl Device {
     fn new() -> Device {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        Device { folder: tempfile::tempdir().unwrap(), port }
+        Device { folder: tempfile::tempdir().unwrap(), port: Port::reserve().unwrap() }
     }
 
     fn program(&self, version: &str, knobs: &[(&str, &str)]) -> Program {
@@ -84,7 +83,7 @@ impl Device {
 
     fn settings(&self, environment: &[(&str, &str)]) -> Advanced {
         Advanced {
-            server_status_url: format!("http://127.0.0.1:{}", self.port).into(),
+            server_status_url: self.port.url().into(),
             server_env: environment.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
             ..Rc::unwrap_or_clone(Settings::default().advanced)
         }
@@ -209,7 +208,7 @@ fn it_runs_with_its_environment_and_so_do_its_children() {
     device.agent(async |agent| {
         let report = agent.start(device.settings(&[("GREETING", "grüße")]), &program).await;
         assert_eq!(report.program, Some(program.clone()));
-        assert_eq!(report.url, format!("http://127.0.0.1:{}", device.port));
+        assert_eq!(report.url, device.port.url());
         for path in ["/env/GREETING", "/child/env/GREETING"] {
             assert_eq!(ask(&report.url, "GET", path).await, (200, "grüße".into()));
         }
@@ -240,7 +239,7 @@ fn it_is_found_ready_by_asking_when_it_does_not_say_so() {
     let program = device.program("1.0.0", &[("says-serving", "false"), ("ready-after-ms", "300")]);
     device.agent(async |agent| {
         let report = agent.start(device.settings(&[]), &program).await;
-        assert_eq!(report.url, format!("http://127.0.0.1:{}", device.port));
+        assert_eq!(report.url, device.port.url());
         assert!(report.ready_at > report.started_at);
         agent.stop().await;
     });
@@ -280,6 +279,8 @@ fn who_never_gets_ready_is_killed_with_its_children() {
         let child = agent.line(|line| line.logger == "stand_in.children").await.text;
         let child: u32 = child.split(' ').nth(1).unwrap().parse().unwrap();
         let second = agent.until(|report| report.process.is_some() && report.process != first.process).await;
+        // This one has longer, so that there is no third.
+        agent.settings.publish(Rc::new(device.settings(&[])));
         assert!(!lives(first.process.unwrap()));
         gone(child).await;
         assert!(second.last_exit.contains("not ready"), "{}", second.last_exit);

@@ -5,7 +5,6 @@
 
 use std::{
     fs,
-    net::TcpListener,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Instant,
@@ -27,6 +26,7 @@ use test_harness::real::{
     device::{Device, write_private},
     eventually,
     fleet::{Fleet, Owner, call, client, init},
+    port::Port,
     process::Running,
     programs,
     releases::Factory,
@@ -140,7 +140,7 @@ fn run(options: &Options) -> Result<(), Trouble> {
     let device = AgentOptions { minute: options.minute, ..AgentOptions::new(&folder.join("device")) };
     fs::create_dir_all(&device.folder).map_err(|error| Trouble::of(device.folder.display(), error))?;
     known.device.write_credentials(&fleet.url, &device.credentials())?;
-    choose_status_port(&device)?;
+    let _status_port = choose_status_port(&device)?;
     let mut agent = if options.agent { Some(device.start()?) } else { None };
     if agent.is_some() {
         let request = GetPartStatusRequest { part_id: known.device.part_id.clone() };
@@ -180,13 +180,13 @@ fn run(options: &Options) -> Result<(), Trouble> {
 }
 
 /// The usual port of the machine server's status page, or a free one where somebody has it: another sandbox may run on
-/// this machine, and its machine server must not be taken for this one's.
-fn choose_status_port(device: &AgentOptions) -> Result<(), Trouble> {
-    let trouble = |error| Trouble::of("a port for the machine server", error);
-    let listener = TcpListener::bind(("127.0.0.1", USUAL_STATUS_PORT)).or_else(|_| TcpListener::bind("127.0.0.1:0"));
-    let port = listener.and_then(|listener| listener.local_addr()).map_err(trouble)?.port();
-    let defaults = json!({"advanced_settings": {"server_status_url": format!("http://127.0.0.1:{port}")}});
-    fs::write(device.defaults(), defaults.to_string()).map_err(|error| Trouble::of(device.defaults().display(), error))
+/// this machine, and its machine server must not be taken for this one's. To be kept as long as the machine server.
+fn choose_status_port(device: &AgentOptions) -> Result<Port, Trouble> {
+    let port = Port::hold(USUAL_STATUS_PORT).map_or_else(Port::reserve, Ok)?;
+    let defaults = json!({"advanced_settings": {"server_status_url": port.url()}});
+    let written = fs::write(device.defaults(), defaults.to_string());
+    written.map_err(|error| Trouble::of(device.defaults().display(), error))?;
+    Ok(port)
 }
 
 /// Resolves with the name of a program that ended although nobody stopped it.

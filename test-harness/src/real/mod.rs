@@ -9,6 +9,7 @@ pub mod device;
 pub mod fleet;
 pub mod http;
 pub mod mirror;
+pub mod port;
 pub mod process;
 pub mod programs;
 pub mod releases;

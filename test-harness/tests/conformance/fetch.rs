@@ -20,6 +20,7 @@ use board_sim::{
     Driver, SimBoard,
     fetch::{Resource, Spoiled},
 };
+use test_harness::real::port::Port;
 
 /// What a thread can serve of a [`Resource`].
 #[derive(Clone)]
@@ -126,9 +127,12 @@ struct Row {
     served: Resource,
     outcome: &'static str,
     left: usize,
+    stall: Duration,
 }
 
 const LENGTH: usize = 150_000;
+/// Longer than a busy machine takes to answer.
+const STALL: Duration = Duration::from_secs(20);
 
 fn body() -> Vec<u8> {
     (0..LENGTH).map(|at| at.to_le_bytes()[1] ^ at.to_le_bytes()[0]).collect()
@@ -137,7 +141,11 @@ fn body() -> Vec<u8> {
 fn rows() -> Vec<Row> {
     let healthy = Resource { validator: Some(Validator("\"v1\"".into())), ..Resource::of(body()) };
     let served = |how: Spoiled| healthy.clone().spoiled(how);
-    let row = |case, held, validator, served, outcome, left| Row { case, held, validator, served, outcome, left };
+    let row = |case, held, validator, served, outcome, left| {
+        let stall = STALL;
+        Row { case, held, validator, served, outcome, left, stall }
+    };
+    let stalling = served(Spoiled::StallsAfter(60_000));
     let unsaid = Resource { says_length: false, ..healthy.clone() };
     let nameless = Resource { validator: None, ..healthy.clone() };
     vec![
@@ -149,7 +157,7 @@ fn rows() -> Vec<Row> {
         row("a server that names nothing", 70_000, Some("\"v1\""), nameless, "150000 bytes", LENGTH),
         row("refused", 100, Some("\"v1\""), Resource::refusal(503), "refused with 503", 100),
         row("ends early", 0, None, served(Spoiled::EndsAfter(60_000)), "ended at 60000 of 150000", 60_000),
-        row("stalls", 0, None, served(Spoiled::StallsAfter(60_000)), "stalled at 60000", 60_000),
+        Row { stall: Duration::from_secs(1), ..row("stalls", 0, None, stalling, "stalled at 60000", 60_000) },
         row("too long", 0, None, Resource::of(vec![1; 300_000]), "longer than 200000", 0),
     ]
 }
@@ -160,7 +168,7 @@ fn request(url: String, into: PathBuf, validator: Option<&str>) -> Download {
         into,
         validator: validator.map(|text| Validator(text.to_owned())),
         bytes_max: 200_000,
-        stall: Duration::from_millis(500),
+        stall: STALL,
         total: Duration::from_secs(30),
         rate: None,
         reserve: 0,
@@ -178,7 +186,8 @@ fn on_the_real_board(server: &Server, row: &Row) -> Seen {
     }
     server.serve("/file", &row.served);
     let (fetch, progress) = (PortableFetch::new(String::new(), web::Tls::default()), Progress::default());
-    let what = request(format!("{}/file", server.address), path.clone(), row.validator);
+    let url = format!("{}/file", server.address);
+    let what = Download { stall: row.stall, ..request(url, path.clone(), row.validator) };
     let came = outcome(smol::block_on(fetch.download(&what, &progress)));
     (came, std::fs::read(&path).unwrap_or_default(), progress.have.get())
 }
@@ -191,7 +200,7 @@ fn on_the_simulated_board(row: &Row) -> Seen {
     }
     sim.web.serve("http://mirror/file", row.served.clone());
     let (board, driver) = (sim.switch_on(), Driver::new(&sim));
-    let what = request("http://mirror/file".into(), path.clone(), row.validator);
+    let what = Download { stall: row.stall, ..request("http://mirror/file".into(), path.clone(), row.validator) };
     let (came, have) = driver.block_on(async move {
         let progress = Progress::default();
         let came = outcome(board.fetch.download(&what, &progress).await);
@@ -219,10 +228,7 @@ fn downloads_end_alike() {
 
 #[test]
 fn what_cannot_be_fetched_is_told_alike() {
-    let nobody = {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap().port()
-    };
+    let nobody = Port::reserve().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("part");
     let real: Rc<dyn Fetch> = Rc::new(PortableFetch::new(String::new(), web::Tls::default()));
@@ -230,7 +236,7 @@ fn what_cannot_be_fetched_is_told_alike() {
     sim.web.set_online(false);
     let (board, driver) = (sim.switch_on(), Driver::new(&sim));
     for (url, expected) in [
-        (format!("http://127.0.0.1:{nobody}/file"), "unreachable"),
+        (format!("{}/file", nobody.url()), "unreachable"),
         ("file:///etc/passwd".to_owned(), "bad url"),
         ("nonsense".to_owned(), "bad url"),
     ] {

@@ -7,6 +7,10 @@ use std::{
     os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
     path::Path,
     process::{Command, Output},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 use api::pb::platform::{
@@ -303,8 +307,10 @@ fn a_captive_page_instead_of_the_fleet_server_disturbs_nobody() {
 #[test]
 fn no_acknowledged_configuration_is_lost_by_kill_9() {
     let mut world = World::running(&[("1.0.0", &[])]);
-    let (mut number, mut acknowledged) = (0_u32, 0_u32);
-    for pause in [5, 40, 90, 170] {
+    let acknowledged = Arc::new(AtomicU32::new(0));
+    let mut number = 0_u32;
+    // From when the writer begins; the last time from its first acknowledgement, so that there is one.
+    for (pause, is_last) in [(5, false), (40, false), (90, false), (170, true)] {
         let client = world.client.clone();
         let device = world.device.clone();
         let write = move |number: u32| {
@@ -319,19 +325,24 @@ fn no_acknowledged_configuration_is_lost_by_kill_9() {
             attempt(&client, app_service::UPDATE_ROBOT_PART, &request).is_ok()
         };
         let first = number + 1;
+        let count = Arc::clone(&acknowledged);
         let writer = std::thread::spawn(move || {
             // Until the server is gone in the middle of one.
-            (first..).take_while(|&number| write(number)).last()
+            for number in (first..).take_while(|&number| write(number)) {
+                count.store(number, Ordering::SeqCst);
+            }
         });
+        if is_last {
+            eventually("an acknowledgement", || (acknowledged.load(Ordering::SeqCst) >= first).then_some(())).unwrap();
+        }
         std::thread::sleep(std::time::Duration::from_millis(pause));
         world.kill_fleet();
-        acknowledged = writer.join().unwrap().unwrap_or(acknowledged);
+        writer.join().unwrap();
         world.start_fleet();
-        let found = stored_number(&world);
+        let (acknowledged, found) = (acknowledged.load(Ordering::SeqCst), stored_number(&world));
         assert!(found >= acknowledged, "{acknowledged} was acknowledged, {found} is there");
         number = found.max(acknowledged);
     }
-    assert!(acknowledged > 0);
     let expected = stored_number(&world).to_string();
     eventually("the newest at the device", || world.page("/env/NUMBER").filter(|(_, value)| *value == expected))
         .unwrap();

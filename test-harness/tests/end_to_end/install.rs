@@ -371,7 +371,8 @@ fn a_stopped_service_ends_the_machine_server_and_a_crashed_one_does_not() {
 
 #[test]
 fn an_agent_that_is_killed_while_it_stops_was_stopped_all_the_same() {
-    let mut world = World::running(&[("1.0.0", &[("ignore-sigterm", "true")])]);
+    // It is killed after two minutes: not before the agent is.
+    let mut world = World::running_at(5.0, &[("1.0.0", &[("ignore-sigterm", "true")])]);
     let pid = world.server_pid();
     let root = world.options.root();
     let mark = root.join("state/platform-agent.stopping");
@@ -410,6 +411,7 @@ fn an_agent_that_is_killed_while_it_stops_was_stopped_all_the_same() {
 
     // And a start takes one away that was left.
     fs::write(&mark, "left").unwrap();
+    world.options.minute = Some(1.0);
     world.start_agent();
     eventually("the mark of the agent before to be gone", || (!mark.exists()).then_some(())).unwrap();
 }

@@ -449,16 +449,13 @@ fn a_version_that_hangs_before_it_is_ready_is_ended_and_left() {
     let root = Root::new();
     root.try_b();
     root.install("b", b"#!/bin/sh\nexec sleep 1000\n", 0o755);
-    let launch = || {
+    for start in 1..=3 {
         let mut command = Command::new(find("platform-launcher").expect("it is built"));
         command.arg("--root").arg(root.path()).env("PLATFORM_AGENT_START_SECONDS", "1");
-        command.output().expect("the launcher can be started")
-    };
-    for start in 1..=3 {
-        let ended = launch();
+        let ended = command.output().expect("the launcher can be started");
         assert_eq!(ended.status.signal(), Some(14), "start {start}: {ended:?}");
     }
-    let said = Said::of(launch());
+    let said = root.launch(&[]);
     assert_eq!(said.slot(), "a", "{said:?}");
     assert!(said.out.contains("slot b was started 3 times in a row"), "{said:?}");
     assert_eq!(root.pointer(), "slot-pointer 1 a\n");
@@ -467,8 +464,8 @@ fn a_version_that_hangs_before_it_is_ready_is_ended_and_left() {
 #[test]
 fn an_agent_that_is_ready_has_no_limit_any_more() {
     let root = Root::new();
-    let limit = ("PLATFORM_AGENT_START_SECONDS".to_owned(), "5".to_owned());
-    let options = AgentOptions { minute: Some(6.0), environment: vec![limit], ..real_agent(&root) };
+    let limit = ("PLATFORM_AGENT_START_SECONDS".to_owned(), "10".to_owned());
+    let options = AgentOptions { minute: Some(11.0), environment: vec![limit], ..real_agent(&root) };
     let mut running = options.start().expect("started");
     eventually("the mark", || (mark(&root) == "lived" || !running.is_running()).then_some(())).expect("lives or ends");
     assert!(running.is_running(), "{}", running.said());

@@ -19,7 +19,7 @@ use test_harness::real::{
     releases::this_platform,
 };
 
-use crate::world::{Signal, UpdatePhase, World, http, signal, update};
+use crate::world::{Signal, UpdatePhase, World, http, server, signal, update};
 
 const PRODUCT: &str = "platform-server";
 const END: Expires = Expires::from_unix_seconds(4_000_000_000);
@@ -399,6 +399,7 @@ fn a_download_that_drips_delays_nothing() {
     let pid = world.server_pid();
     signal(pid, Signal::KILL);
     let pid = world.until_other_than(pid);
+    world.until("a crash that is told", |status| server(status).crashes == 1);
     world.mark_for_restart();
     world.until_other_than(pid);
     assert_eq!(update(&world.status()).phase(), UpdatePhase::Downloading);

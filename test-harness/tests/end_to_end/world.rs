@@ -7,7 +7,6 @@
 
 use std::{
     fs,
-    net::{TcpListener, UdpSocket},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
@@ -34,6 +33,7 @@ use test_harness::real::{
     agent::AgentOptions,
     device::Device,
     fleet::{Fleet, Owner, call, client, init, try_call},
+    port::Port,
     process::Running,
     programs::find,
     releases::Factory,
@@ -48,9 +48,8 @@ pub type UpdatePhase = update_status::Phase;
 
 /// The agent's minute, in seconds.
 const MINUTE: f64 = 1.0;
-/// Ports for status pages.
-const PORTS: u16 = 8_000;
-const FIRST_PORT: u16 = 20_000;
+/// The question with which a device says that it is there.
+const CHECK: &str = "AgentDeviceService/DeviceAgentConfig\",code=\"0\"} ";
 
 /// A stand-in with knobs: version, and what it does.
 pub type Release<'a> = (&'a str, &'a [(&'a str, &'a str)]);
@@ -69,7 +68,8 @@ pub struct World {
     pub url: String,
     /// Where the machine server is asked until it names a better place.
     pub status_url: String,
-    _port: Port,
+    /// Of both.
+    _ports: [Port; 2],
     numbers: u64,
     folder: PathBuf,
     // Last, so that it outlives the processes.
@@ -90,14 +90,13 @@ impl World {
         let data = folder.join("fleet");
         let owner = init(&data, None).expect("an organization");
         let factory = Factory::open(&folder.join("factory"), &data).expect("keys");
-        let fleet = start_fleet(folder, "127.0.0.1:0");
+        let ports = [(); 2].map(|()| Port::reserve().expect("a port"));
+        let [url, status_url] = ports.each_ref().map(Port::url);
+        let fleet = start_fleet(folder, &url);
         let client = client(&fleet.url, &owner).expect("a client");
         let device = Device::create(&client, &owner.organization_id, "Here", "machine").expect("a machine");
         let options = AgentOptions { minute: Some(MINUTE), ..AgentOptions::new(&folder.join("device")) };
         fs::create_dir_all(&options.folder).expect("a folder for the device");
-        let port = Port::reserve();
-        let status_url = format!("http://127.0.0.1:{}", port.number);
-        let url = fleet.url.clone();
         let mut world = World {
             fleet: Some(fleet),
             client,
@@ -108,7 +107,7 @@ impl World {
             agent: None,
             url,
             status_url,
-            _port: port,
+            _ports: ports,
             numbers: 0,
             folder: folder.to_owned(),
             own: None,
@@ -126,7 +125,13 @@ impl World {
 
     /// The same with a running agent and a machine server that is ready.
     pub fn running(releases: &[Release<'_>]) -> World {
+        World::running_at(MINUTE, releases)
+    }
+
+    /// The same, where a minute lasts so many seconds: for what must not be over before the test is.
+    pub fn running_at(minute: f64, releases: &[Release<'_>]) -> World {
         let mut world = World::new(releases);
+        world.options.minute = Some(minute);
         world.start_agent();
         world.until_ready();
         world
@@ -231,13 +236,18 @@ impl World {
     /// Waits until the configuration that was made last is in force.
     #[track_caller]
     pub fn until_checked(&self) {
-        // The agent hears of it with the next question; two later its answer has been acted upon.
-        let accesses = || self.part_status().last_access;
-        let mut last = accesses();
-        for _ in 0..3 {
-            let seen = eventually("the next question of the device", || Some(accesses()).filter(|now| *now != last));
-            last = seen.unwrap_or_else(|trouble| panic!("{trouble}\n{}", self.agent_said()));
-        }
+        // The first may have begun before; the second began after. When the third ends, its answer has been acted upon.
+        let enough = self.checks() + 3;
+        let seen = eventually("three questions of the device", || (self.checks() >= enough).then_some(()));
+        seen.unwrap_or_else(|trouble| panic!("{trouble}\n{}", self.agent_said()));
+    }
+
+    /// How often the one device of this fleet server has been told its configuration since the server's start.
+    fn checks(&self) -> u64 {
+        let (status, page) = http::get(&format!("{}/metrics", self.url)).expect("a page");
+        assert_eq!(status, 200, "{page}");
+        let count = page.lines().find_map(|line| line.split_once(CHECK)?.1.parse().ok());
+        count.unwrap_or(0)
     }
 
     /// All lines of the part whose text contains this, oldest first, read in pages of so many.
@@ -293,8 +303,7 @@ impl World {
 
     /// Starts it again where it was.
     pub fn start_fleet(&mut self) {
-        let address = self.url.trim_start_matches("http://").to_owned();
-        self.fleet = Some(start_fleet(&self.folder, &address));
+        self.fleet = Some(start_fleet(&self.folder, &self.url));
     }
 
     // ── What happens to the device ────────────────────────────────────────────────────────────────────────────────
@@ -414,29 +423,10 @@ impl Drop for World {
     }
 }
 
-fn start_fleet(folder: &Path, listen: &str) -> Fleet {
-    let arguments = ["--check-seconds", "1"];
+fn start_fleet(folder: &Path, url: &str) -> Fleet {
+    let (listen, arguments) = (url.trim_start_matches("http://"), ["--check-seconds", "1"]);
     Fleet::start_with(&folder.join("fleet"), listen, None, &folder.join("fleet.log"), &arguments)
         .expect("a fleet server")
-}
-
-/// A port of this machine that is free and stays this test's own, also before somebody listens there: whoever holds the
-/// number for datagrams has it. Below the ports that the system gives to outgoing connections.
-pub struct Port {
-    pub number: u16,
-    _held: UdpSocket,
-}
-
-impl Port {
-    pub fn reserve() -> Port {
-        let begin = u16::try_from(std::process::id() % u32::from(PORTS)).unwrap_or(0);
-        let numbers = (0..PORTS).map(|step| FIRST_PORT + (begin + step) % PORTS);
-        let mut free = numbers.filter_map(|number| {
-            let held = UdpSocket::bind(("127.0.0.1", number)).ok()?;
-            TcpListener::bind(("127.0.0.1", number)).is_ok().then_some(Port { number, _held: held })
-        });
-        free.next().expect("no port is free")
-    }
 }
 
 /// The machine server in a status.

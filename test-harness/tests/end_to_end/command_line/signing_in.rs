@@ -15,11 +15,12 @@ use test_harness::real::{
     eventually,
     fleet::{Fleet, init},
     http,
+    port::Port,
     process::Running,
 };
 
 use super::desk::Desk;
-use crate::world::{Port, Signal};
+use crate::world::Signal;
 
 /// An identity provider; ends with its standard input.
 struct Provider {
@@ -101,16 +102,16 @@ fn a_person_signs_in_in_a_browser_and_the_command_line_has_their_key() {
     let place = tempfile::tempdir().unwrap();
     let data = place.path().join("fleet");
     let owner = init(&data, None).unwrap();
-    let port = Port::reserve();
-    let address = format!("127.0.0.1:{}", port.number);
-    let url = format!("http://{address}");
+    let port = Port::reserve().unwrap();
+    let url = port.url();
+    let address = url.trim_start_matches("http://");
     let secret = place.path().join("secret");
     write_private(&secret, "known to both\n").unwrap();
     let issuer = ["--oidc-issuer", &provider.address, "--oidc-client-id", "fleet"];
     let client = ["--address", &url, "--oidc-client-secret-file", secret.to_str().unwrap()];
     let arguments = [issuer, client].concat();
     let log = place.path().join("fleet.log");
-    let fleet = Fleet::start_with(&data, &address, None, &log, &arguments).unwrap();
+    let fleet = Fleet::start_with(&data, address, None, &log, &arguments).unwrap();
     let mut desk = Desk::at(place, fleet, owner);
     desk.tells("invite create ann@example.org --role operator --no-mail", &[]);
 
