@@ -35,27 +35,6 @@ async fn delete_fragment(client: &Client, id: &str) -> Result<DeleteFragmentResp
     client.app("DeleteFragment", DeleteFragmentRequest { id: id.into() }).await
 }
 
-async fn fragment(owner: &Owner, name: &str, visibility: FragmentVisibility) -> String {
-    let request = CreateFragmentRequest {
-        name: name.into(),
-        organization_id: owner.organization.clone(),
-        visibility: Some(visibility.into()),
-        ..Default::default()
-    };
-    let made: CreateFragmentResponse = owner.client.app("CreateFragment", request).await.unwrap();
-    made.fragment.unwrap().id
-}
-
-async fn configure(owner: &Owner, part: &RobotPart, json: &str) {
-    let request = UpdateRobotPartRequest {
-        id: part.id.clone(),
-        name: part.name.clone(),
-        robot_config_json: Some(json.into()),
-        ..Default::default()
-    };
-    owner.client.app::<_, UpdateRobotPartResponse>("UpdateRobotPart", request).await.unwrap();
-}
-
 async fn audit(owner: &Owner) -> Vec<(String, String)> {
     let request =
         ListAuditEventsRequest { organization_id: owner.organization.clone(), limit: 1000, ..Default::default() };
@@ -73,8 +52,8 @@ async fn with_a_machine_go_its_parts_secrets_roles_logs_and_signs_of_life() {
     let part = owner.main_part(&machine).await;
     let second = NewRobotPartRequest { robot_id: machine.clone(), part_name: "wrist".into() };
     owner.client.app::<_, NewRobotPartResponse>("NewRobotPart", second).await.unwrap();
-    let used = fragment(&owner, "base", FragmentVisibility::Private).await;
-    configure(&owner, &part, &format!(r#"{{"fragments":["{used}"]}}"#)).await;
+    let used = owner.fragment("base", FragmentVisibility::Private).await;
+    owner.configure(&part, &format!(r#"{{"fragments":["{used}"]}}"#)).await;
 
     // Its device speaks, and somebody who has a role on nothing else looks on.
     let device = world.login("robot-secret", &part.id, &part.secret).await.unwrap();
@@ -175,12 +154,12 @@ async fn an_organization_goes_when_it_is_empty_and_nobody_depends_on_it() {
     assert_eq!(delete_location(&owner.client, &location).await, Yes);
 
     // A public fragment that others use.
-    let shared = fragment(&owner, "shared", FragmentVisibility::PublicUnlisted).await;
+    let shared = owner.fragment("shared", FragmentVisibility::PublicUnlisted).await;
     let place = other.location("place", None).await;
     let part = other.main_part(&other.machine(&place, "arm").await).await;
-    configure(&other, &part, &format!(r#"{{"fragments":["{shared}"]}}"#)).await;
+    other.configure(&part, &format!(r#"{{"fragments":["{shared}"]}}"#)).await;
     assert_eq!(delete_organization(&owner.client, &owner.organization).await, FailedPrecondition, "a fragment");
-    configure(&other, &part, "{}").await;
+    other.configure(&part, "{}").await;
 
     // Its key founded another organization, which would lose its only owner.
     let found = CreateOrganizationRequest { name: "Third".into() };
@@ -206,8 +185,8 @@ async fn a_fragment_in_use_stays_and_its_users_are_named() {
     let world = World::new().await;
     let (owner, other) = (world.owner("Acme").await, world.owner("Second").await);
     let operator = world.key(&owner, "operator", "organization", &owner.organization).await;
-    let base = fragment(&owner, "base", FragmentVisibility::Public).await;
-    let around = fragment(&owner, "around", FragmentVisibility::Private).await;
+    let base = owner.fragment("base", FragmentVisibility::Public).await;
+    let around = owner.fragment("around", FragmentVisibility::Private).await;
     let nest = UpdateFragmentRequest {
         id: around.clone(),
         name: "around".into(),
@@ -219,7 +198,7 @@ async fn a_fragment_in_use_stays_and_its_users_are_named() {
     for one in [&owner, &other] {
         let place = one.location("place", None).await;
         let part = one.main_part(&one.machine(&place, "arm").await).await;
-        configure(one, &part, &format!(r#"{{"fragments":["{base}","{around}"]}}"#)).await;
+        one.configure(&part, &format!(r#"{{"fragments":["{base}","{around}"]}}"#)).await;
         parts.push(part);
     }
     let import = FragmentImport { fragment_id: base.clone(), ..Default::default() };
@@ -244,7 +223,7 @@ async fn a_fragment_in_use_stays_and_its_users_are_named() {
     let seen: GetFragmentResponse =
         owner.client.app("GetFragment", GetFragmentRequest { id: around.clone(), ..Default::default() }).await.unwrap();
     assert_eq!(seen.fragment.unwrap().robot_part_count, 1);
-    configure(&owner, &parts[0], "{}").await;
+    owner.configure(&parts[0], "{}").await;
     delete_fragment(&owner.client, &around).await.unwrap();
     let none = UpdateOrganizationRequest { default_fragments: Some(FragmentImportList::default()), ..defaults };
     owner.client.app::<_, UpdateOrganizationResponse>("UpdateOrganization", none).await.unwrap();
@@ -261,7 +240,7 @@ async fn a_fragment_in_use_stays_and_its_users_are_named() {
 async fn public_said_by_an_old_client_does_not_list_what_was_unlisted() {
     let world = World::new().await;
     let owner = world.owner("Acme").await;
-    let id = fragment(&owner, "base", FragmentVisibility::PublicUnlisted).await;
+    let id = owner.fragment("base", FragmentVisibility::PublicUnlisted).await;
     let table = [
         (Some(true), None, FragmentVisibility::PublicUnlisted),
         (Some(false), None, FragmentVisibility::Private),

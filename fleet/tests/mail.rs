@@ -206,12 +206,8 @@ async fn all_done(world: &World) {
 }
 
 async fn http(world: &World, method: &str, path: &str) -> (u16, String) {
-    let mut socket = TcpStream::connect(world.server.address).await.unwrap();
-    let request = format!("{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
-    socket.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    tokio::time::timeout(world::PATIENCE, socket.read_to_string(&mut answer)).await.unwrap().unwrap();
-    (answer.split(' ').nth(1).unwrap().parse().unwrap(), answer)
+    let answer = world::http::ask(world, method, path, &[], b"").await;
+    (answer.status, String::from_utf8(answer.body).unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread")]

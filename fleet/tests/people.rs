@@ -296,13 +296,8 @@ fn brings(invite: &OrganizationInvite) -> Vec<&str> {
 
 /// Status and text, over plain HTTP as a browser asks.
 async fn page(world: &World, method: &str, path: &str) -> (u16, String) {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let mut socket = tokio::net::TcpStream::connect(world.server.address).await.unwrap();
-    let request = format!("{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
-    socket.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    tokio::time::timeout(world::PATIENCE, socket.read_to_string(&mut answer)).await.unwrap().unwrap();
-    (answer.split(' ').nth(1).unwrap().parse().unwrap(), answer)
+    let answer = world::http::ask(world, method, path, &[], b"").await;
+    (answer.status, format!("{}\r\n\r\n{}", answer.head, String::from_utf8(answer.body).unwrap()))
 }
 
 fn between<'a>(text: &'a str, before: &str) -> &'a str {

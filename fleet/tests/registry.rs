@@ -33,7 +33,11 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Status, client::Grpc};
 use tonic_types::StatusExt;
 use upload_module_file_request::ModuleFile;
-use world::{Client, Owner, PATIENCE, Plain, World, code, metric};
+use world::{
+    Client, Owner, PATIENCE, Plain, World, code,
+    http::{Answer, ask},
+    metric,
+};
 
 use Code::{AlreadyExists, FailedPrecondition, InvalidArgument, NotFound, Ok as Yes, PermissionDenied as Denied};
 
@@ -141,16 +145,6 @@ async fn package(client: &Client, id: &str, version: &str, platform: &str) -> Re
     client.call::<_, GetPackageResponse>(path, request).await.map(|got| got.package.unwrap())
 }
 
-async fn configure(owner: &Owner, part: &RobotPart, json: &str) {
-    let request = UpdateRobotPartRequest {
-        id: part.id.clone(),
-        name: part.name.clone(),
-        robot_config_json: Some(json.into()),
-        ..Default::default()
-    };
-    owner.client.app::<_, UpdateRobotPartResponse>("UpdateRobotPart", request).await.unwrap();
-}
-
 async fn audit(owner: &Owner) -> Vec<String> {
     let request =
         ListAuditEventsRequest { organization_id: owner.organization.clone(), limit: 1000, ..Default::default() };
@@ -176,31 +170,8 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("never: {what}"));
 }
 
-struct Fetched {
-    status: u16,
-    head: String,
-    body: Vec<u8>,
-}
-
-impl Fetched {
-    fn header(&self, name: &str) -> Option<&str> {
-        self.head.lines().find_map(|line| {
-            let (key, value) = line.split_once(": ")?;
-            key.eq_ignore_ascii_case(name).then_some(value)
-        })
-    }
-}
-
-async fn fetch(world: &World, method: &str, path: &str, headers: &[(&str, &str)]) -> Fetched {
-    let mut stream = TcpStream::connect(world.server.address).await.unwrap();
-    let lines: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-    let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{lines}\r\n");
-    stream.write_all(head.as_bytes()).await.unwrap();
-    let mut all = Vec::new();
-    tokio::time::timeout(PATIENCE, stream.read_to_end(&mut all)).await.unwrap().unwrap();
-    let end = all.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
-    let head = String::from_utf8(all[..end].to_vec()).unwrap();
-    Fetched { status: head[9..12].parse().unwrap(), head, body: all.split_off(end + 4) }
+async fn fetch(world: &World, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+    ask(world, method, path, headers, b"").await
 }
 
 fn bearer(client: &Client) -> String {

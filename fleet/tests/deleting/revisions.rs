@@ -19,7 +19,7 @@ impl Scene {
         let owner = world.owner("Acme").await;
         let mut ids = Vec::new();
         for name in ["base", "over", "top"] {
-            ids.push(fragment(&owner, name, FragmentVisibility::Private).await);
+            ids.push(owner.fragment(name, FragmentVisibility::Private).await);
         }
         let [base, over, top] = ids.try_into().unwrap();
         let location = owner.location("North", None).await;
@@ -90,7 +90,7 @@ async fn what_a_former_revision_names_stays_while_somebody_is_bound_to_it() {
     let Scene { owner, part, base, over, top, .. } = &scene;
     assert_eq!(scene.machines().await, 0, "nobody is bound to anything yet");
     for (fragment, revision) in [(over, "2"), (over, "3"), (top, "2"), (base, "2")] {
-        configure(owner, part, &names(fragment, revision)).await;
+        owner.configure(part, &names(fragment, revision)).await;
         assert_eq!(scene.machines().await, 1, "revision {revision} of {fragment}");
         let [_, module] = scene.refusals().await;
         assert!(module.ends_with(&scene.part_is_bound_to(revision, fragment)), "{module}");
@@ -98,7 +98,7 @@ async fn what_a_former_revision_names_stays_while_somebody_is_bound_to_it() {
     // Of `base` itself: by those that named it. Its own user is named as one.
     let [itself, _] = scene.refusals().await;
     assert!(itself.ends_with(&format!("{:?} of machine \"arm\" ({}) first", part.name, part.id)), "{itself}");
-    configure(owner, part, &names(top, "2")).await;
+    owner.configure(part, &names(top, "2")).await;
     let [through, _] = scene.refusals().await;
     assert!(through.ends_with(&scene.part_is_bound_to("2", top)), "{through}");
 
@@ -117,7 +117,7 @@ async fn what_a_former_revision_names_stays_while_somebody_is_bound_to_it() {
     assert!(through.ends_with(&scene.part_is_bound_to("2", &scene.top)), "{through}");
 
     // Bound to what names nothing any more.
-    configure(&scene.owner, &scene.part, &names(&scene.over, "4")).await;
+    scene.owner.configure(&scene.part, &names(&scene.over, "4")).await;
     assert_eq!(scene.machines().await, 0);
     delete_fragment(&scene.owner.client, &scene.base).await.unwrap();
     let request = DeleteRegistryItemRequest { item_id: "acme:camera".into() };
@@ -153,7 +153,7 @@ async fn who_may_not_use_a_fragment_keeps_nothing_of_it() {
     let stranger = scene.world.owner("Strangers").await;
     let location = stranger.location("South", None).await;
     let theirs = stranger.main_part(&stranger.machine(&location, "leg").await).await;
-    configure(&stranger, &theirs, &names(&scene.over, "2")).await;
+    stranger.configure(&theirs, &names(&scene.over, "2")).await;
     delete_fragment(&scene.owner.client, &scene.base).await.unwrap();
     scene.world.end().await;
 }

@@ -81,7 +81,7 @@ async fn module(owner: &Owner, name: &str) -> String {
 
 /// A part with everything that can lie beside one.
 async fn lived(world: &World, owner: &Owner, part: &RobotPart, uses: &str) {
-    configure(owner, part, uses).await;
+    owner.configure(part, uses).await;
     let device = world.login("robot-secret", &part.id, &part.secrets[0].secret).await.unwrap();
     let entry = LogEntry { level: "info".into(), message: "here I am".into(), ..LogEntry::default() };
     let log = LogRequest { id: part.id.clone(), logs: vec![entry] };
@@ -113,8 +113,8 @@ async fn what_is_deleted_leaves_a_line_in_the_audit_log_and_no_row_elsewhere() {
         key: owner.key.clone(),
         client: owner.client.clone(),
     };
-    let base = fragment(&third, "base", FragmentVisibility::Private).await;
-    let around = fragment(&third, "around", FragmentVisibility::Private).await;
+    let base = third.fragment("base", FragmentVisibility::Private).await;
+    let around = third.fragment("around", FragmentVisibility::Private).await;
     let module = module(&third, "camera").await;
     let uses = format!(r#"{{"fragments":["{base}"],"modules":[{{"module_id":"{module}","name":"c"}}]}}"#);
     let nest = UpdateFragmentRequest {
@@ -208,7 +208,7 @@ async fn what_is_deleted_leaves_a_line_in_the_audit_log_and_no_row_elsewhere() {
     // The organization itself, with all that is left in it.
     let fragments = FragmentImportList {
         fragments: vec![FragmentImport {
-            fragment_id: fragment(&third, "default", FragmentVisibility::Private).await,
+            fragment_id: third.fragment("default", FragmentVisibility::Private).await,
             ..FragmentImport::default()
         }],
     };

@@ -8,13 +8,7 @@ use super::world::{Owner, World};
 const DAY: i64 = 24 * 60 * 60 * 1000;
 
 async fn change(owner: &Owner, part: &RobotPart, n: usize) {
-    let request = UpdateRobotPartRequest {
-        id: part.id.clone(),
-        name: part.name.clone(),
-        robot_config_json: Some(format!(r#"{{"n": {n}}}"#)),
-        ..Default::default()
-    };
-    owner.client.app::<_, UpdateRobotPartResponse>("UpdateRobotPart", request).await.unwrap();
+    owner.configure(part, &format!(r#"{{"n": {n}}}"#)).await;
 }
 
 /// (former states of the part, rows of the audit log)

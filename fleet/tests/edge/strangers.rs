@@ -95,6 +95,9 @@ async fn strangers_keep_neither_devices_nor_people_out() {
         people.push(newcomer(&world, &owner).await);
         strangers.extend(stranger(&world).await);
     }
+    for _ in 0..50 {
+        strangers.extend(stranger(&world).await);
+    }
     // Who is in stays in: no person, nor the device, had to connect again.
     let taken = || metric(&world.server, "fleet_connections_total");
     let before = taken();

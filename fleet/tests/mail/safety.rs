@@ -168,24 +168,15 @@ async fn neither_the_password_nor_a_link_is_in_the_log() {
     let mut running = Killed(serve.spawn().unwrap());
     let ready = Lines::of(running.0.stdout.take().unwrap()).next();
     let ready: serde_json::Value = serde_json::from_str(&ready).unwrap();
-    let address = ready["address"].as_str().unwrap().to_owned();
+    let address = ready["address"].as_str().unwrap().parse().unwrap();
 
     let question = |path: &str, token: &str, body: serde_json::Value| {
         let (body, path) = (body.to_string(), path.to_owned());
-        let bearer = if token.is_empty() { String::new() } else { format!("Authorization: Bearer {token}\r\n") };
-        let address = address.clone();
+        let (token, bearer) = (token.to_owned(), format!("Bearer {token}"));
         async move {
-            let mut socket = TcpStream::connect(&*address).await.unwrap();
-            let length = body.len();
-            let head = format!(
-                "POST /{path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n\
-                 {bearer}Content-Length: {length}\r\n\r\n{body}"
-            );
-            socket.write_all(head.as_bytes()).await.unwrap();
-            let mut answer = String::new();
-            socket.read_to_string(&mut answer).await.unwrap();
-            let body = answer.split_once("\r\n\r\n").unwrap().1.to_owned();
-            serde_json::from_str::<serde_json::Value>(&body).unwrap_or_else(|_| panic!("{answer}"))
+            let headers = [("Content-Type", "application/json"), ("Authorization", &*bearer)];
+            let headers = &headers[..if token.is_empty() { 1 } else { 2 }];
+            world::http::ask_at(address, "POST", &format!("/{path}"), headers, body.as_bytes()).await.json()
         }
     };
     let credentials = serde_json::json!({"type": "api-key", "payload": made["key"]});

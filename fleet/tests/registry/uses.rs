@@ -16,7 +16,7 @@ async fn what_is_used_stays_and_what_is_not_leaves_nothing_behind() {
     let machine = owner.machine(&location, "arm").await;
     let part = owner.main_part(&machine).await;
     let naming = |id: &str| format!(r#"{{"modules":[{{"name":"camera","type":"registry","module_id":"{id}"}}]}}"#);
-    configure(&owner, &part, &naming("acme:camera")).await;
+    owner.configure(&part, &naming("acme:camera")).await;
     let told = item(&owner.client, "acme:camera").await.unwrap();
     assert_eq!((told.total_robot_usage, told.total_organization_usage, told.total_external_robot_usage), (1, 1, 0));
     let request = DeleteRegistryItemRequest { item_id: "acme:camera".into() };
@@ -25,7 +25,7 @@ async fn what_is_used_stays_and_what_is_not_leaves_nothing_behind() {
     assert!(refused.message().contains("part \"arm-main\" of machine \"arm\""), "{}", refused.message());
 
     // The same by the organization's id, and by a fragment.
-    configure(&owner, &part, &naming(&format!("{}:camera", owner.organization))).await;
+    owner.configure(&part, &naming(&format!("{}:camera", owner.organization))).await;
     assert_eq!(delete(&owner.client, "acme:camera").await, FailedPrecondition);
     let request = CreateFragmentRequest {
         name: "base".into(),
@@ -41,7 +41,7 @@ async fn what_is_used_stays_and_what_is_not_leaves_nothing_behind() {
         ..Default::default()
     };
     owner.client.app::<_, UpdateFragmentResponse>("UpdateFragment", fill.clone()).await.unwrap();
-    configure(&owner, &part, &format!(r#"{{"fragments":["{}"]}}"#, fragment.id)).await;
+    owner.configure(&part, &format!(r#"{{"fragments":["{}"]}}"#, fragment.id)).await;
     let told = get(&owner.client, "acme:camera").await.unwrap();
     assert_eq!((told.total_robot_usage, told.total_organization_usage), (1, 1), "by the fragment");
     assert_eq!(delete(&owner.client, "acme:camera").await, FailedPrecondition);
@@ -51,8 +51,8 @@ async fn what_is_used_stays_and_what_is_not_leaves_nothing_behind() {
     let there = other.location("South", None).await;
     let there = other.machine(&there, "leg").await;
     let their_part = other.main_part(&there).await;
-    configure(&other, &their_part, &naming("acme:camera")).await;
-    configure(&owner, &part, "{}").await;
+    other.configure(&their_part, &naming("acme:camera")).await;
+    owner.configure(&part, "{}").await;
     let emptied = UpdateFragmentRequest { fragment_config_json: Some("{}".into()), ..fill };
     owner.client.app::<_, UpdateFragmentResponse>("UpdateFragment", emptied).await.unwrap();
     assert_eq!(item(&owner.client, "acme:camera").await.unwrap().total_robot_usage, 0);
@@ -77,11 +77,11 @@ async fn what_is_used_stays_and_what_is_not_leaves_nothing_behind() {
     let request = DeleteLocationRequest { location_id: location };
     owner.client.app::<_, DeleteLocationResponse>("DeleteLocation", request).await.unwrap();
     show(&owner.client, "acme:twin", Visibility::Public).await.unwrap();
-    configure(&other, &their_part, &naming("acme:twin")).await;
+    other.configure(&their_part, &naming("acme:twin")).await;
     let end = || DeleteOrganizationRequest { organization_id: owner.organization.clone() };
     let refused = owner.client.app::<_, DeleteOrganizationResponse>("DeleteOrganization", end()).await;
     assert_eq!(code(refused), FailedPrecondition, "others use what it published");
-    configure(&other, &their_part, "{}").await;
+    other.configure(&their_part, "{}").await;
     owner.client.app::<_, DeleteOrganizationResponse>("DeleteOrganization", end()).await.unwrap();
     assert_eq!(artifacts(&world, "sha256").len(), 0);
     world.end().await;
@@ -97,7 +97,7 @@ async fn what_was_configured_before_there_was_a_registry_is_noted_after_the_upgr
     for count in 0..60 {
         let machine = owner.machine(&location, &format!("arm {count}")).await;
         let part = owner.main_part(&machine).await;
-        configure(&owner, &part, r#"{"modules":[{"module_id":"acme:camera"}]}"#).await;
+        owner.configure(&part, r#"{"modules":[{"module_id":"acme:camera"}]}"#).await;
     }
     let request = CreateFragmentRequest {
         name: "base".into(),

@@ -9,24 +9,13 @@ use super::world::{Owner, World, code};
 use Code::{InvalidArgument, NotFound};
 use FragmentVisibility::{Private, Public, PublicUnlisted};
 
-async fn fragment(owner: &Owner, name: &str, visibility: FragmentVisibility) -> String {
-    let request = CreateFragmentRequest {
-        name: name.into(),
-        organization_id: owner.organization.clone(),
-        visibility: Some(visibility.into()),
-        ..CreateFragmentRequest::default()
-    };
-    let made: CreateFragmentResponse = owner.client.app("CreateFragment", request).await.unwrap();
-    made.fragment.unwrap().id
-}
-
 #[tokio::test]
 async fn fragments_are_listed_by_visibility_and_unlisted_ones_by_their_owner_alone() {
     let world = World::new().await;
     let (owner, other) = (world.owner("Acme").await, world.owner("Other").await);
     for (whose, prefix) in [(&owner, "our"), (&other, "their")] {
         for (visibility, name) in [(Private, "private"), (Public, "public"), (PublicUnlisted, "unlisted")] {
-            fragment(whose, &format!("{prefix} {name}"), visibility).await;
+            whose.fragment(&format!("{prefix} {name}"), visibility).await;
         }
     }
     let list = async |show_public: bool, visibilities: &[i32]| {
@@ -86,7 +75,7 @@ async fn fragments_contain_no_circle_and_lie_no_deeper_than_eight_levels_from_ei
     let (owner, other) = (world.owner("Acme").await, world.owner("Other").await);
     let mut chain = Vec::new();
     for n in 0..9 {
-        chain.push(fragment(&owner, &format!("f{n}"), PublicUnlisted).await);
+        chain.push(owner.fragment(&format!("f{n}"), PublicUnlisted).await);
     }
     let link = async |from: usize, to: usize| {
         let refused = contains(&owner, &chain[from], &[&chain[to]]).await.err();
@@ -111,7 +100,7 @@ async fn fragments_contain_no_circle_and_lie_no_deeper_than_eight_levels_from_ei
     let refused = link(8, 0).await.expect("nine levels from above");
     assert!(refused.contains("deeper than 8 levels"), "{refused}");
     // Who puts it into fragments of another organization keeps nobody from changing it.
-    let theirs = fragment(&other, "theirs", Private).await;
+    let theirs = other.fragment("theirs", Private).await;
     contains(&owner, &chain[6], &[]).await.unwrap();
     contains(&other, &theirs, &[&chain[0]]).await.unwrap();
     assert_eq!(link(6, 8).await, None);
@@ -122,7 +111,7 @@ async fn fragments_contain_no_circle_and_lie_no_deeper_than_eight_levels_from_ei
 async fn the_text_of_a_configuration_wins_over_its_struct_and_what_is_not_said_stays() {
     let world = World::new().await;
     let owner = world.owner("Acme").await;
-    let made = fragment(&owner, "f", Private).await;
+    let made = owner.fragment("f", Private).await;
     let part = owner.main_part(&owner.machine(&owner.location("North", None).await, "arm").await).await;
     let value = prost_types::Value { kind: Some(prost_types::value::Kind::BoolValue(true)) };
     let filled = || prost_types::Struct { fields: [("struct".to_owned(), value.clone())].into() };
@@ -162,7 +151,7 @@ async fn the_text_of_a_configuration_wins_over_its_struct_and_what_is_not_said_s
 async fn a_page_of_a_fragments_history_has_ten_entries_and_its_token_is_good_there_alone() {
     let world = World::new().await;
     let owner = world.owner("Acme").await;
-    let (one, other) = (fragment(&owner, "one", Private).await, fragment(&owner, "other", Private).await);
+    let (one, other) = (owner.fragment("one", Private).await, owner.fragment("other", Private).await);
     for id in [&one, &other] {
         for n in 0..11 {
             let request = UpdateFragmentRequest {
@@ -208,13 +197,8 @@ async fn changed(owner: &Owner, id: &str, config: String) {
 }
 
 async fn names(owner: &Owner, part: &RobotPart, fragment: &str, version: &str) {
-    let request = UpdateRobotPartRequest {
-        id: part.id.clone(),
-        name: part.name.clone(),
-        robot_config_json: Some(format!(r#"{{"fragments": [{{"id": "{fragment}", "version": "{version}"}}]}}"#)),
-        ..UpdateRobotPartRequest::default()
-    };
-    owner.client.app::<_, UpdateRobotPartResponse>("UpdateRobotPart", request).await.unwrap();
+    let config = format!(r#"{{"fragments": [{{"id": "{fragment}", "version": "{version}"}}]}}"#);
+    owner.configure(part, &config).await;
 }
 
 #[tokio::test]
@@ -222,7 +206,7 @@ async fn a_former_revision_stays_while_it_is_young_or_named_by_whatever_may_be_u
     let world = World::new().await;
     let context = &world.server.context;
     let (owner, other) = (world.owner("Acme").await, world.owner("Other").await);
-    let (base, over) = (fragment(&owner, "base", Public).await, fragment(&owner, "over", Public).await);
+    let (base, over) = (owner.fragment("base", Public).await, owner.fragment("over", Public).await);
     // Revisions 2 to 7; 1 was empty.
     for n in 2..=7 {
         changed(&owner, &base, format!(r#"{{"components": [{{"name": "n{n}", "model": "acme:arm:{n}"}}]}}"#)).await;
@@ -310,7 +294,7 @@ async fn a_fragment_that_becomes_private_is_gone_from_the_machines_of_others_at_
     use api::pb::platform::app::agent::v1::{DeviceAgentConfigRequest, DeviceAgentConfigResponse};
     let world = World::new().await;
     let (owner, other) = (world.owner("Acme").await, world.owner("Other").await);
-    let id = fragment(&owner, "shared", Private).await;
+    let id = owner.fragment("shared", Private).await;
     let setting = |n: u8| format!(r#"{{"agent":{{"advanced_settings":{{"n":{n}}}}}}}"#);
     let show = async |public: Option<bool>, config: Option<String>| {
         let request = UpdateFragmentRequest {

@@ -191,19 +191,9 @@ async fn a_key_has_roles_of_one_organization_a_name_and_a_secret_that_is_shown_o
 async fn default_fragments_are_there_and_may_be_used() {
     let world = World::new().await;
     let (owner, other) = (world.owner("Acme").await, world.owner("Other").await);
-    let make = async |whose: &Owner, name: &str, visibility: FragmentVisibility| {
-        let request = CreateFragmentRequest {
-            name: name.into(),
-            organization_id: whose.organization.clone(),
-            visibility: Some(visibility.into()),
-            ..CreateFragmentRequest::default()
-        };
-        let made: CreateFragmentResponse = whose.client.app("CreateFragment", request).await.unwrap();
-        made.fragment.unwrap().id
-    };
-    let own = make(&owner, "own", FragmentVisibility::Private).await;
-    let shared = make(&other, "shared", FragmentVisibility::PublicUnlisted).await;
-    let hidden = make(&other, "hidden", FragmentVisibility::Private).await;
+    let own = owner.fragment("own", FragmentVisibility::Private).await;
+    let shared = other.fragment("shared", FragmentVisibility::PublicUnlisted).await;
+    let hidden = other.fragment("hidden", FragmentVisibility::Private).await;
     let import = |id: &str, version: &str| FragmentImport {
         fragment_id: id.into(),
         version: version.into(),

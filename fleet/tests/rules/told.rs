@@ -12,16 +12,6 @@ async fn told<A: Message + Default>(client: &Client, operation: &str, request: i
     client.app(operation, request).await.unwrap_or_else(|refused| panic!("{operation}: {refused}"))
 }
 
-async fn configure(owner: &Owner, part: &RobotPart, config: &str) {
-    let request = UpdateRobotPartRequest {
-        id: part.id.clone(),
-        name: part.name.clone(),
-        robot_config_json: Some(config.into()),
-        ..UpdateRobotPartRequest::default()
-    };
-    told::<UpdateRobotPartResponse>(&owner.client, "UpdateRobotPart", request).await;
-}
-
 /// A new machine's main part.
 async fn part(owner: &Owner, location: &str, name: &str) -> RobotPart {
     owner.main_part(&owner.machine(location, name).await).await
@@ -148,7 +138,7 @@ async fn what_is_published_tells_how_many_use_it_here_and_elsewhere() {
     // Parts (each of another machine) and organizations that use it; machines and organizations elsewhere.
     for (users, expected) in [(0_usize, (0, 0, 0, 0)), (1, (1, 1, 0, 0)), (2, (2, 2, 1, 1)), (3, (3, 2, 2, 1))] {
         if let Some((whose, part)) = users.checked_sub(1).map(|last| &parts[last]) {
-            configure(whose, part, &uses).await;
+            whose.configure(part, &uses).await;
         }
         let (all, organizations, machines_elsewhere, organizations_elsewhere) = expected;
         for reader in [&owner, &other] {

@@ -11,7 +11,7 @@ use super::{PATIENCE, World};
 
 pub struct Answer {
     pub status: u16,
-    /// In lower case.
+    /// Its names in lower case.
     pub head: String,
     pub body: Vec<u8>,
 }
@@ -45,7 +45,12 @@ pub async fn ask_at(address: SocketAddr, method: &str, path: &str, headers: &[(&
     let mut said = Vec::new();
     let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut said)).await.expect("an answer");
     let end = said.windows(4).position(|four| four == b"\r\n\r\n").expect("a whole head");
-    let head = String::from_utf8_lossy(&said[..end]).to_lowercase();
+    let lines = String::from_utf8_lossy(&said[..end]);
+    let lines = lines.lines().map(|line| match line.split_once(": ") {
+        Some((name, value)) => format!("{}: {value}", name.to_lowercase()),
+        None => line.to_owned(),
+    });
+    let head = lines.collect::<Vec<_>>().join("\r\n");
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     Answer { status, head, body: said[end + 4..].to_vec() }
 }

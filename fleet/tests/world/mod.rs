@@ -148,6 +148,28 @@ impl Owner {
         self.client.app::<_, NewRobotResponse>("NewRobot", request).await.unwrap().id
     }
 
+    /// A fragment with nothing in it.
+    pub async fn fragment(&self, name: &str, visibility: FragmentVisibility) -> String {
+        let request = CreateFragmentRequest {
+            name: name.into(),
+            organization_id: self.organization.clone(),
+            visibility: Some(visibility.into()),
+            ..CreateFragmentRequest::default()
+        };
+        let made: CreateFragmentResponse = self.client.app("CreateFragment", request).await.unwrap();
+        made.fragment.unwrap().id
+    }
+
+    pub async fn configure(&self, part: &RobotPart, json: &str) {
+        let request = UpdateRobotPartRequest {
+            id: part.id.clone(),
+            name: part.name.clone(),
+            robot_config_json: Some(json.into()),
+            ..UpdateRobotPartRequest::default()
+        };
+        self.client.app::<_, UpdateRobotPartResponse>("UpdateRobotPart", request).await.unwrap();
+    }
+
     pub async fn main_part(&self, machine: &str) -> RobotPart {
         let request = GetRobotPartsRequest { robot_id: machine.into() };
         let parts: GetRobotPartsResponse = self.client.app("GetRobotParts", request).await.unwrap();
