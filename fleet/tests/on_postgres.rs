@@ -12,6 +12,8 @@ mod deleting;
 mod devices;
 #[path = "edge.rs"]
 mod edge;
+#[path = "large_files.rs"]
+mod large_files;
 #[path = "on_postgres/loss.rs"]
 mod loss;
 #[path = "mail.rs"]

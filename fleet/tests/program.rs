@@ -1,11 +1,6 @@
 //! The program itself: its command line, its exit codes, its death.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::Path,
-    process::{Child, Command},
-};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 #[path = "program/renewal.rs"]
 mod renewal;
@@ -19,7 +14,6 @@ use api::pb::platform::{
     common::v1::LogEntry,
     fleet::v1::{UploadLogsRequest, UploadLogsResponse},
 };
-use prost::Message;
 use world::{
     Client,
     process::{Server, init, place, run},
@@ -165,10 +159,9 @@ async fn no_acknowledged_log_line_is_lost_by_kill_9() {
     };
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    let (organization, key_id, key) = init(&data);
+    let keys = init(&data);
     let mut server = Server::start(&data);
-    let client = server.client(&key_id, &key).await;
-    let owner = world::Owner { organization, key_id: key_id.clone(), key: key.clone(), client };
+    let owner = server.owner(&keys).await;
     let location = owner.location("North", None).await;
     let part = owner.main_part(&owner.machine(&location, "arm").await).await;
     let secret = part.secrets[0].secret.clone();
@@ -201,7 +194,7 @@ async fn no_acknowledged_log_line_is_lost_by_kill_9() {
             sent.push(one);
         }
         server = Server::start(&data);
-        let there = server.client(&key_id, &key).await.lines(&part.id).await;
+        let there = server.client(&keys.1, &keys.2).await.lines(&part.id).await;
         for (writer, number, _) in sent.iter().filter(|(_, _, acknowledged)| *acknowledged) {
             for line in lines(writer, *number) {
                 let times = there.iter().filter(|message| **message == line).count();
@@ -220,7 +213,7 @@ async fn no_acknowledged_log_line_is_lost_by_kill_9() {
             }
         }
     }
-    let there = server.client(&key_id, &key).await.lines(&part.id).await;
+    let there = server.client(&keys.1, &keys.2).await.lines(&part.id).await;
     for (writer, number, _) in sent.iter().filter(|(_, _, acknowledged)| *acknowledged) {
         for line in lines(writer, *number) {
             assert_eq!(there.iter().filter(|message| **message == line).count(), 1, "{line} at the end");
@@ -242,18 +235,39 @@ async fn write_lines(device: &Client, part: &str, writer: &str, number: u64, lin
     device.call::<_, UploadLogsResponse>(path, request).await.is_ok_and(|reply| reply.acknowledged >= number)
 }
 
+fn terminate(server: &Server) {
+    let told = Command::new("kill").args(["-TERM", &server.process.id().to_string()]).status().unwrap();
+    assert!(told.success());
+}
+
+/// It tells what it does.
+fn start_logged(data: &Path, log: &Path) -> Server {
+    let file = fs::File::create(log).unwrap();
+    Server::start_with(data, |command| {
+        command.args(["--log-format", "json"]).env("RUST_LOG", "fleet=debug").stderr(file)
+    })
+}
+
+/// It ended because nobody was left, and not because it had waited long enough.
+fn nothing_was_cut_off(log: &Path) {
+    let told = fs::read_to_string(log).unwrap();
+    assert!(told.contains("/platform.app.v1.AppService/"), "it tells of calls: {told}");
+    assert!(!told.contains("did not end in time"), "{told}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn stops_in_order_when_asked() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let (_, key_id, key) = init(&data);
-    let mut server = Server::start(&data);
+    let log = folder.path().join("log");
+    let mut server = start_logged(&data, &log);
     let client = server.client(&key_id, &key).await;
     client.app::<_, ListOrganizationsResponse>("ListOrganizations", ListOrganizationsRequest {}).await.unwrap();
-    let pid = server.process.id().to_string();
-    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    terminate(&server);
     // With a client connected and idle: the connection is told, and does not hold up the end.
     assert_eq!(server.process.wait().unwrap().code(), Some(0));
+    nothing_was_cut_off(&log);
     // init works beside nobody and after somebody.
     init(&data);
 }
@@ -262,10 +276,11 @@ async fn stops_in_order_when_asked() {
 async fn a_stream_is_told_of_the_end_and_a_call_under_way_is_finished() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    let (organization, key_id, key) = init(&data);
-    let mut server = Server::start(&data);
-    let client = server.client(&key_id, &key).await;
-    let owner = world::Owner { organization, key_id, key, client: client.clone() };
+    let keys = init(&data);
+    let log = folder.path().join("log");
+    let mut server = start_logged(&data, &log);
+    let owner = server.owner(&keys).await;
+    let client = owner.client.clone();
     let location = owner.location("North", None).await;
     let part = owner.main_part(&owner.machine(&location, "arm").await).await.id;
     let tail = TailRobotPartLogsRequest { id: part.clone(), ..Default::default() };
@@ -288,8 +303,7 @@ async fn a_stream_is_told_of_the_end_and_a_call_under_way_is_finished() {
     tokio::time::timeout(world::PATIENCE, heard).await.expect("the server reads on").unwrap();
     tokio::io::AsyncWriteExt::write_all(&mut slow, &body.as_bytes()[..10]).await.unwrap();
 
-    let told = Command::new("kill").args(["-TERM", &server.process.id().to_string()]).status().unwrap();
-    assert!(told.success());
+    terminate(&server);
     let end = tokio::time::timeout(world::PATIENCE, stream.message()).await.expect("the stream is told").unwrap_err();
     assert_eq!(end.code(), tonic::Code::Unavailable, "{end:?}");
     assert_eq!(tonic_types::StatusExt::get_details_error_info(&end).unwrap().reason, "SHUTTING_DOWN");
@@ -300,6 +314,7 @@ async fn a_stream_is_told_of_the_end_and_a_call_under_way_is_finished() {
     let said = String::from_utf8_lossy(&said);
     assert!(said.starts_with("HTTP/1.1 200") && said.contains("South"), "{said}");
     assert!(server.process.wait().unwrap().success());
+    nothing_was_cut_off(&log);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -308,15 +323,12 @@ async fn the_log_has_a_line_for_each_call_and_no_secret() {
     let data = folder.path().join("data");
     let (_, key_id, key) = init(&data);
     let log = folder.path().join("log");
-    let file = fs::File::create(&log).unwrap();
-    let mut server = Server::start_with(&data, |command| {
-        command.args(["--log-format", "json"]).env("RUST_LOG", "fleet=debug").stderr(file)
-    });
+    let mut server = start_logged(&data, &log);
     let client = server.client(&key_id, &key).await;
     client.app::<_, ListOrganizationsResponse>("ListOrganizations", ListOrganizationsRequest {}).await.unwrap();
     let missing = GetRobotRequest { id: "00000000-0000-4000-8000-000000000000".into() };
     client.app::<_, GetRobotResponse>("GetRobot", missing).await.unwrap_err();
-    Command::new("kill").args(["-TERM", &server.process.id().to_string()]).status().unwrap();
+    terminate(&server);
     assert!(server.process.wait().unwrap().success());
     let text = fs::read_to_string(&log).unwrap();
     let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -377,64 +389,4 @@ async fn people_are_added_and_invited_beside_a_running_server() {
         let (code, _, err) = user(arguments);
         assert!(code == 1 && err.contains(says), "{arguments:?}: {code} {err}");
     }
-}
-
-/// Kilobytes from the kernel's account of a process.
-fn memory(process: &Child, what: &str) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap();
-    line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
-}
-
-/// Uploads files of this size in so many messages, one after the other; fails if that takes memory.
-async fn costs_no_memory(data: &Path, options: &[&str], variables: Vec<(String, String)>, messages: &[usize]) {
-    const MEBIBYTES: usize = 256;
-    // Whatever the size of the file.
-    const MOST_KB: u64 = 32 << 10;
-    let (organization_id, key_id, key) = init(data);
-    let server =
-        Server::start_with(data, |command| command.args(options).envs(variables).stderr(std::process::Stdio::null()));
-    let client = server.client(&key_id, &key).await;
-    let create = CreateModuleRequest { organization_id, name: "camera".into() };
-    let module: CreateModuleResponse = client.app("CreateModule", create).await.unwrap();
-    let token = format!("Bearer {}", client.token.clone().unwrap());
-
-    let part = |part| bytes::Bytes::from(UploadModuleFileRequest { module_file: Some(part) }.encode_to_vec());
-    let before = memory(&server.process, "VmRSS");
-    for (n, messages) in messages.iter().copied().enumerate() {
-        let (module_id, platform) = (module.module_id.clone(), "any".to_owned());
-        let info = ModuleFileInfo { module_id, version: format!("1.0.{n}"), platform, platform_tags: Vec::new() };
-        let piece = part(upload_module_file_request::ModuleFile::File(vec![7; (MEBIBYTES << 20) / messages].into()));
-        let info = part(upload_module_file_request::ModuleFile::ModuleFileInfo(info));
-        let sent = std::iter::once(info).chain(std::iter::repeat_n(piece, messages));
-        let mut request = tonic::Request::new(tokio_stream::iter(sent));
-        request.metadata_mut().insert("authorization", token.parse().unwrap());
-        let mut grpc = tonic::client::Grpc::new(client.channel.clone());
-        grpc.ready().await.unwrap();
-        let path = "/platform.app.v1.AppService/UploadModuleFile".parse().unwrap();
-        let answer = grpc.client_streaming(request, path, world::Plain);
-        tokio::time::timeout(5 * world::PATIENCE, answer).await.expect("an answer").unwrap();
-        let grown = memory(&server.process, "VmHWM").saturating_sub(before);
-        assert!(grown < MOST_KB, "{grown} kB more at most, for {MEBIBYTES} MiB in {messages} messages");
-    }
-}
-
-#[tokio::test]
-async fn a_large_file_costs_the_server_no_memory_in_one_message_or_in_many() {
-    let folder = tempfile::tempdir().unwrap();
-    costs_no_memory(&folder.path().join("data"), &[], Vec::new(), &[1, 256]).await;
-}
-
-/// Who keeps the bucket is another process: this one.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_large_file_costs_the_server_no_memory_on_its_way_to_a_bucket() {
-    if world::engine::ON_POSTGRES {
-        // The database has no part in it, and a quarter of a gigabyte takes its time.
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let bucket = test_s3::Server::start().await.unwrap();
-    let address = format!("s3://{}", test_s3::BUCKET);
-    costs_no_memory(&folder.path().join("data"), &["--artifacts", &address], bucket.variables(), &[256]).await;
-    assert_eq!((bucket.objects().len(), bucket.parts()), (1, 0), "{:?}", bucket.objects());
 }

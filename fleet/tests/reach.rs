@@ -346,20 +346,36 @@ async fn of_a_public_fragment_strangers_see_nothing_from_before_it_was_public() 
 async fn naming_somebodys_private_fragment_tells_nothing_about_it() {
     let world = World::new().await;
     let p = places(&world).await;
-    let secret = fragment(&p.first, "project falcon", "{}").await;
+    let secret = fragment(&p.first, "project falcon", r#"{"components":[{"name":"falcon"}]}"#).await;
     let place = p.second.location("place", None).await;
     let machine = p.second.machine(&place, "curious").await;
     let part = p.second.main_part(&machine).await;
     let request = UpdateRobotPartRequest {
-        id: part.id,
-        name: part.name,
-        robot_config_json: Some(format!(r#"{{"fragments":["{secret}"]}}"#)),
+        id: part.id.clone(),
+        name: part.name.clone(),
+        robot_config_json: Some(format!(r#"{{"fragments":["{secret}"],"components":[{{"name":"own"}}]}}"#)),
         ..Default::default()
     };
-    p.second.client.app::<_, UpdateRobotPartResponse>("UpdateRobotPart", request).await.unwrap();
+    let client = &p.second.client;
+    client.app::<_, UpdateRobotPartResponse>("UpdateRobotPart", request).await.unwrap();
+    // Each of them shows what is theirs, and only that.
     let request = ListMachineSummariesRequest::default();
-    let seen: ListMachineSummariesResponse = p.second.client.app("ListMachineSummaries", request).await.unwrap();
-    assert!(!format!("{seen:?}").contains("falcon"));
+    let seen: ListMachineSummariesResponse = client.app("ListMachineSummaries", request).await.unwrap();
+    let seen = format!("{seen:?}");
+    assert!(seen.contains(&part.id) && !seen.contains("falcon"), "{seen}");
+    let request = GetRobotPartRequest { id: part.id.clone() };
+    let seen: GetRobotPartResponse = client.app("GetRobotPart", request).await.unwrap();
+    assert!(seen.config_json.contains("own") && !format!("{seen:?}").contains("falcon"), "{seen:?}");
+    let device = world.login("robot-secret", &part.id, &part.secret).await.unwrap();
+    let request = ConfigRequest { id: part.id, ..ConfigRequest::default() };
+    let composed: ConfigResponse = device.call("/platform.app.v1.RobotService/Config", request).await.unwrap();
+    assert!(!format!("{composed:?}").contains("falcon"), "{composed:?}");
+    let components = composed.config.unwrap().components;
+    assert_eq!(components.iter().map(|one| &*one.name).collect::<Vec<_>>(), ["own"]);
+    let seen = made_of(client, &machine, &[]).await.unwrap();
+    assert_eq!((names(&seen).len(), seen.resolved_fragments.len()), (0, 1), "{seen:?}");
+    assert_eq!(seen.resolved_fragments[0].error.as_ref().unwrap().error_type(), FragmentErrorType::NoAccess);
+    assert!(!format!("{seen:?}").contains("falcon"), "{seen:?}");
     world.end().await;
 }
 

@@ -17,6 +17,9 @@ use tonic::Code;
 
 use world::{PATIENCE, World};
 
+/// How long the server gives a statement: who waited for a dead database would have waited so long.
+const STATEMENT_WITHIN: Duration = Duration::from_secs(30);
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_acknowledged_write_is_lost_and_every_refusal_is_unavailable() {
     if test_postgres::database_or_skip("the database dies under load").is_none() {
@@ -77,7 +80,7 @@ async fn no_acknowledged_write_is_lost_and_every_refusal_is_unavailable() {
     let begin = Instant::now();
     let asked = owner.client.app::<_, ListLocationsResponse>("ListLocations", list()).await;
     assert_eq!(asked.unwrap_err().code(), Code::Unavailable);
-    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < STATEMENT_WITHIN, "{:?}", begin.elapsed());
     order(test_postgres::Server::start_again).await.unwrap();
     let begin = Instant::now();
     while owner.client.app::<_, ListLocationsResponse>("ListLocations", list()).await.is_err() {

@@ -8,15 +8,12 @@ use std::{
 };
 
 use api::pb::platform::{
-    app::{
-        agent::v1::{DeviceAgentConfigRequest, DeviceAgentConfigResponse},
-        v1::*,
-    },
+    app::v1::*,
     common::v1::LogEntry,
     fleet::v1::{GetPartStatusRequest, GetPartStatusResponse},
 };
 use fleet::{
-    store::{Address, DbError, duties},
+    store::{Address, Db, DbError, duties},
     wiring::{self, Options, StartError},
 };
 use prost::Message;
@@ -27,10 +24,11 @@ mod world;
 
 use world::{Client, Owner, PATIENCE, World, code, http::ask};
 
-/// By when another server has to know, and a little for a machine that does a hundred other things.
+/// By when another server has to know.
 const KNOWN_WITHIN: Duration = Duration::from_secs(2);
 
-/// How often it is looked, and how many looks that time has on a machine that is not disturbed.
+/// How often it is looked, and how many looks that time has on a machine that is not disturbed: on one that does a hundred
+/// other things, they are what counts.
 const LOOK: Duration = Duration::from_millis(20);
 const LOOKS: u32 = 100;
 
@@ -77,15 +75,35 @@ async fn at(world: &World, client: &Client) -> Client {
     Client { token: client.token.clone(), ..world.nobody().await }
 }
 
+/// Looks at what another server has to know soon.
+struct Looks<'a> {
+    /// Of one of the servers.
+    database: &'a Db,
+    begin: Instant,
+    count: u32,
+}
+
+impl<'a> Looks<'a> {
+    fn begin(pair: &'a Pair) -> Self {
+        Self { database: &pair.a.server.context.store.state, begin: Instant::now(), count: 0 }
+    }
+
+    /// One was in vain; fails if the servers had their time. A machine that stood still has looked less often than its clock
+    /// says; and so that this is also true of one whose database stood still, that is asked too.
+    async fn again(&mut self, what: &str) {
+        self.database.read_apart::<_, DbError, _>(duties::clock_of_database).await.unwrap();
+        self.count += 1;
+        let late = self.begin.elapsed() >= KNOWN_WITHIN && self.count >= LOOKS;
+        assert!(!late, "{what}: not within {:?}", self.begin.elapsed());
+    }
+}
+
 /// Waits until it is so; fails if that takes longer than the servers may need.
-async fn soon<F: Future<Output = bool>>(what: &str, mut so: impl FnMut() -> F) {
-    let begin = Instant::now();
-    let mut looks = 0;
+async fn soon<F: Future<Output = bool>>(pair: &Pair, what: &str, mut so: impl FnMut() -> F) {
+    let mut looks = Looks::begin(pair);
     while !so().await {
-        looks += 1;
-        // A machine that stood still for a while has looked once and not seen it yet.
-        assert!(begin.elapsed() < KNOWN_WITHIN || looks < 20, "{what}: not within {:?}", begin.elapsed());
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        looks.again(what).await;
+        tokio::time::sleep(LOOK).await;
     }
 }
 
@@ -115,20 +133,16 @@ impl Tail {
     }
 
     /// Why it ended; fails where that takes longer than the servers may need.
-    async fn end(mut self) -> Code {
-        let begin = Instant::now();
-        let mut looks = 0;
+    async fn end(mut self, pair: &Pair) -> Code {
+        let mut looks = Looks::begin(pair);
         loop {
             match tokio::time::timeout(LOOK, self.0.message()).await {
                 Ok(end) => {
-                    println!("a stream ended after {:?}", begin.elapsed());
+                    println!("a stream ended after {:?}", looks.begin.elapsed());
                     return code(end.map(drop));
                 }
-                // A machine that stood still has looked less often than its clock says.
-                Err(_) => looks += 1,
+                Err(_) => looks.again("a stream ends").await,
             }
-            let late = begin.elapsed() >= KNOWN_WITHIN && looks >= LOOKS;
-            assert!(!late, "not within {:?}", begin.elapsed());
         }
     }
 }
@@ -184,15 +198,13 @@ async fn what_one_server_takes_in_all_of_them_show() {
     // A sign of life on one is seen on the other, and stays seen when the one that heard it is gone.
     let quiet = owner.main_part(&owner.machine("", "leg").await).await;
     let device = device_at(&pair.a, &owner, &quiet).await;
-    let request = DeviceAgentConfigRequest { id: quiet.id.clone(), ..DeviceAgentConfigRequest::default() };
-    let _: DeviceAgentConfigResponse =
-        device.call("/platform.app.agent.v1.AgentDeviceService/DeviceAgentConfig", request).await.unwrap();
+    device.check_in(&quiet.id).await;
     let seen = async || {
         let request = GetRobotPartRequest { id: quiet.id.clone() };
         let found: GetRobotPartResponse = there.app("GetRobotPart", request).await.unwrap();
         found.part.unwrap().last_access.is_some()
     };
-    soon("last access", seen).await;
+    soon(&pair, "last access", seen).await;
     pair.a.end().await;
     assert!(seen().await);
     pair.b.end().await;
@@ -220,12 +232,7 @@ async fn what_one_server_is_told_all_of_them_know() {
     assert!(!again.must_restart, "told once, whoever is asked");
 
     // A configuration that was changed here is what the device gets there, although the old one was kept.
-    let config = async || {
-        let request = DeviceAgentConfigRequest { id: part.id.clone(), ..DeviceAgentConfigRequest::default() };
-        let path = "/platform.app.agent.v1.AgentDeviceService/DeviceAgentConfig";
-        let answer: DeviceAgentConfigResponse = device.call(path, request).await.unwrap();
-        answer.advanced_settings.is_some()
-    };
+    let config = async || device.check_in(&part.id).await.advanced_settings.is_some();
     assert!(!config().await);
     let change = UpdateRobotPartRequest {
         id: part.id.clone(),
@@ -234,7 +241,7 @@ async fn what_one_server_is_told_all_of_them_know() {
         ..UpdateRobotPartRequest::default()
     };
     let _: UpdateRobotPartResponse = owner.client.app("UpdateRobotPart", change).await.unwrap();
-    soon("a configuration", config).await;
+    soon(&pair, "a configuration", config).await;
 
     // A role that is given here opens what it opens there; taken away it closes that, and ends nothing that another lets in.
     let made: CreateKeyResponse =
@@ -250,11 +257,12 @@ async fn what_one_server_is_told_all_of_them_know() {
     role.identity_id.clone_from(&made.id);
     let add = AddRoleRequest { authorization: Some(role.clone()) };
     let _: AddRoleResponse = owner.client.app("AddRole", add).await.unwrap();
-    soon("a role", async || key.app::<_, UpdateLocationResponse>("UpdateLocation", rename()).await.is_ok()).await;
+    soon(&pair, "a role", async || key.app::<_, UpdateLocationResponse>("UpdateLocation", rename()).await.is_ok())
+        .await;
     let mut tail = Tail::open(&key, &part.id).await;
     let _: RemoveRoleResponse =
         owner.client.app("RemoveRole", RemoveRoleRequest { authorization: Some(role) }).await.unwrap();
-    soon("no role", async || {
+    soon(&pair, "no role", async || {
         let renamed = key.app::<_, UpdateLocationResponse>("UpdateLocation", rename()).await;
         code(renamed) == Code::PermissionDenied
     })
@@ -264,7 +272,7 @@ async fn what_one_server_is_told_all_of_them_know() {
 
     // A key that is deleted here ends what is open there, and its calls.
     let _: DeleteKeyResponse = owner.client.app("DeleteKey", DeleteKeyRequest { id: made.id.clone() }).await.unwrap();
-    assert_eq!(tail.end().await, Code::Unauthenticated);
+    assert_eq!(tail.end(&pair).await, Code::Unauthenticated);
     let list = ListOrganizationsRequest {};
     assert_eq!(code(key.app::<_, ListOrganizationsResponse>("ListOrganizations", list).await), Code::Unauthenticated);
 
@@ -272,13 +280,16 @@ async fn what_one_server_is_told_all_of_them_know() {
     let tail = Tail::open(&there, &part.id).await;
     let _: DeleteRobotResponse =
         owner.client.app("DeleteRobot", DeleteRobotRequest { id: machine.clone() }).await.unwrap();
-    assert_eq!(tail.end().await, Code::NotFound);
+    assert_eq!(tail.end(&pair).await, Code::NotFound);
     let request = NeedsRestartRequest { id: part.id.clone() };
     let asked: Result<NeedsRestartResponse, _> =
         device.call("/platform.app.v1.RobotService/NeedsRestart", request).await;
     assert_eq!(code(asked), Code::Unauthenticated);
     pair.end().await;
 }
+
+/// So many rounds in which nothing woke it.
+const DEAF_ROUNDS: usize = 3;
 
 /// Wake-ups are only that: without them everything is known a little later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -292,34 +303,42 @@ async fn a_server_that_is_never_woken_looks_by_itself() {
     owner.location("North", None).await;
     let part = owner.main_part(&owner.machine("", "arm").await).await;
     let device = device_at(&pair.a, &owner, &part).await;
-    let name = pair.url.rsplit('/').next().unwrap().to_owned();
-    let listeners = {
-        let (database, name) = (database.clone(), name.clone());
-        move |what: &str| {
-            let sql = format!("SELECT {what} FROM pg_stat_activity WHERE datname = '{name}' AND query LIKE 'LISTEN%'");
-            database.sql("postgres", &sql)
+    let name = pair.url.rsplit('/').next().unwrap();
+    let listeners = format!("pg_stat_activity WHERE datname = '{name}' AND query LIKE 'LISTEN%'");
+    let all_listen = async || {
+        let begin = Instant::now();
+        loop {
+            let (database, count) = (database.clone(), format!("SELECT COUNT(*) FROM {listeners}"));
+            if tokio::task::spawn_blocking(move || database.sql("postgres", &count)).await.unwrap() == "4" {
+                return;
+            }
+            assert!(begin.elapsed() < PATIENCE, "each server listens to both of its schemas");
+            tokio::time::sleep(LOOK).await;
         }
     };
-    let count = {
-        let listeners = listeners.clone();
-        async move |wanted: &'static str| {
-            let listeners = listeners.clone();
-            tokio::task::spawn_blocking(move || listeners("COUNT(*)") == wanted).await.unwrap()
-        }
-    };
-    let begin = Instant::now();
-    while !count("4").await {
-        assert!(begin.elapsed() < PATIENCE, "each server listens to both of its schemas");
-    }
-    // From now on nobody can listen: each attempt is ended, again and again.
-    let (stop, stopped) = std::sync::mpsc::channel::<()>();
-    let deaf = std::thread::spawn(move || {
-        while stopped.recv_timeout(Duration::from_millis(100)).is_err() {
-            listeners("pg_terminate_backend(pid)");
-        }
+    all_listen().await;
+    // From now on nobody can listen: the database itself ends each attempt, again and again.
+    let deaf = format!(
+        "DO $$ BEGIN
+             WHILE NOT EXISTS (SELECT FROM pg_class WHERE relname = 'enough') LOOP
+                 PERFORM pg_stat_clear_snapshot();
+                 PERFORM pg_terminate_backend(pid) FROM {listeners};
+                 PERFORM pg_sleep(0.01);
+             END LOOP;
+         END $$"
+    );
+    let deaf = std::thread::spawn({
+        let database = database.clone();
+        move || database.sql("postgres", &deaf)
     });
     let there = at(&pair.b, &owner.client).await;
-    for round in 0..3 {
+    let store = &pair.b.server.context.store;
+    let (mut state, mut logs) = (store.state.changed(), store.logs.changed());
+    // Each attempt wakes whoever waits, once: a round in which there was none counts.
+    let (mut keys, mut lines) = (0, 0);
+    let begin = Instant::now();
+    while keys < DEAF_ROUNDS || lines < DEAF_ROUNDS {
+        assert!(begin.elapsed() < PATIENCE, "something always wakes it: {keys} keys, {lines} lines");
         let made: CreateKeyResponse = owner
             .client
             .app("CreateKey", owner.key_request("operator", "organization", &owner.organization))
@@ -327,20 +346,32 @@ async fn a_server_that_is_never_woken_looks_by_itself() {
             .unwrap();
         let key = pair.b.login("api-key", &made.id, &made.key).await.unwrap();
         let tail = Tail::open(&key, &part.id).await;
+        state.mark_unchanged();
         let _: DeleteKeyResponse = owner.client.app("DeleteKey", DeleteKeyRequest { id: made.id }).await.unwrap();
-        assert_eq!(tail.end().await, Code::Unauthenticated);
+        soon(&pair, "no key", async || {
+            let listed =
+                key.app::<_, ListOrganizationsResponse>("ListOrganizations", ListOrganizationsRequest {}).await;
+            code(listed) == Code::Unauthenticated
+        })
+        .await;
+        keys += usize::from(!state.has_changed().unwrap());
+        assert_eq!(tail.end(&pair).await, Code::Unauthenticated);
         let mut tail = Tail::open(&there, &part.id).await;
-        log(&device, &part.id, [format!("round {round}")]).await;
-        assert_eq!(tail.texts(1).await, [format!("round {round}")]);
+        logs.mark_unchanged();
+        let text = format!("after {:?}", begin.elapsed());
+        log(&device, &part.id, [text.clone()]).await;
+        assert_eq!(tail.texts(1).await, [text]);
+        lines += usize::from(!logs.has_changed().unwrap());
     }
-    stop.send(()).unwrap();
+    tokio::task::spawn_blocking({
+        let database = database.clone();
+        move || database.sql("postgres", "CREATE TABLE enough ()")
+    })
+    .await
+    .unwrap();
     deaf.join().unwrap();
     // Left alone, they listen again.
-    let begin = Instant::now();
-    while !count("4").await {
-        assert!(begin.elapsed() < PATIENCE, "listening again");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    all_listen().await;
     pair.end().await;
 }
 
@@ -381,9 +412,9 @@ async fn a_server_whose_reads_all_wait_still_hears_the_news() {
     // Longer than a server counts on what it heard last.
     tokio::time::sleep(KNOWN_WITHIN).await;
     let freshness = &pair.b.server.context.memory.freshness;
-    soon("what is remembered counts", async || freshness.is_current()).await;
+    soon(&pair, "what is remembered counts", async || freshness.is_current()).await;
     let _: DeleteKeyResponse = owner.client.app("DeleteKey", DeleteKeyRequest { id: made.id.clone() }).await.unwrap();
-    assert_eq!(tail.end().await, Code::Unauthenticated);
+    assert_eq!(tail.end(&pair).await, Code::Unauthenticated);
     drop(release);
     pair.end().await;
 }
@@ -425,13 +456,8 @@ async fn servers_whose_clocks_differ_mean_the_same_moment() {
     assert!(!a.memory.skew.is_tolerable());
     // What it hears is shown by the other as what happened now.
     let device = device_at(&pair.a, &owner, &part).await;
-    let call = async || {
-        let request = DeviceAgentConfigRequest { id: part.id.clone(), ..DeviceAgentConfigRequest::default() };
-        let path = "/platform.app.agent.v1.AgentDeviceService/DeviceAgentConfig";
-        let _: DeviceAgentConfigResponse = device.call(path, request).await.unwrap();
-    };
-    soon("live there", async || {
-        call().await;
+    soon(&pair, "live there", async || {
+        device.check_in(&part.id).await;
         live().await
     })
     .await;

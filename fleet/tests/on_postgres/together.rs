@@ -6,29 +6,25 @@ use std::{
     net::SocketAddr,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    process::Stdio,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
 };
 
-use api::pb::platform::{
-    app::agent::v1::{DeviceAgentConfigRequest, DeviceAgentConfigResponse},
-    fleet::v1::{GetPartStatusRequest, GetPartStatusResponse},
-};
+use api::pb::platform::fleet::v1::{GetPartStatusRequest, GetPartStatusResponse};
 
 use crate::under_load::{
     pages, race,
     world::{
         Client, PATIENCE,
-        process::{Server, init},
+        process::{Keys, Server, init},
     },
     writers::{self, Load, There},
 };
 
 /// Data folders of two servers: one database, one key, one folder for the registry's files.
-fn folders(folder: &Path) -> ([PathBuf; 2], (String, String, String)) {
+fn folders(folder: &Path) -> ([PathBuf; 2], Keys) {
     let [one, other] = ["one", "other"].map(|name| folder.join(name));
     let keys = init(&one);
     fs::create_dir_all(one.join("artifacts")).unwrap();
@@ -38,19 +34,11 @@ fn folders(folder: &Path) -> ([PathBuf; 2], (String, String, String)) {
     ([one, other], keys)
 }
 
-/// Nothing of this is about limits.
-fn start(data: &Path) -> Server {
-    Server::start_with(data, |command| {
-        let limits = ["--calls-per-key", "0", "--sign-in-failures-per-address", "0"];
-        command.args(limits).stderr(Stdio::null())
-    })
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_200_writers_at_two_servers_one_wins() {
     let folder = tempfile::tempdir().unwrap();
     let (folders, keys) = folders(folder.path());
-    let servers = folders.map(|data| start(&data));
+    let servers = folders.map(|data| Server::start_unlimited(&data));
     let owner = servers[0].owner(&keys).await;
     let clients: [Client; 2] = [owner.client.clone(), servers[1].client(&keys.1, &keys.2).await];
     race::of_a_part(&owner, &clients).await;
@@ -83,7 +71,7 @@ async fn balance(over: Vec<SocketAddr>) -> SocketAddr {
 async fn behind_a_balancer_one_may_be_killed_and_nothing_acknowledged_is_lost() {
     let folder = tempfile::tempdir().unwrap();
     let (folders, keys) = folders(folder.path());
-    let [mut first, second] = folders.map(|data| start(&data));
+    let [mut first, second] = folders.map(|data| Server::start_unlimited(&data));
     let address = |server: &Server| server.url.strip_prefix("http://").unwrap().parse().unwrap();
     let balancer = balance(vec![address(&first), address(&second)]).await;
     let there = There { url: format!("http://{balancer}"), keys: keys.clone() };
@@ -93,19 +81,24 @@ async fn behind_a_balancer_one_may_be_killed_and_nothing_acknowledged_is_lost() 
     at_the_other.acknowledged(2).await;
     load.is_killed();
     first.kill();
+    // Nobody else gets its port: whoever the balancer sends there is refused.
+    let held = tokio::net::TcpSocket::new_v4().unwrap();
+    held.set_reuseaddr(true).unwrap();
+    held.bind(address(&first)).unwrap();
     // Those at the other one are not disturbed.
     at_the_other.goes_on(100).await;
     let mut writers = load.end().await;
     writers.extend(at_the_other.end().await);
     // Whoever connects now reaches the one that is left.
     writers::check(&mut writers, &there).await;
+    drop(held);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_and_tails_are_true_while_lines_arrive_at_two_servers() {
     let folder = tempfile::tempdir().unwrap();
     let (folders, keys) = folders(folder.path());
-    let servers = folders.map(|data| start(&data));
+    let servers = folders.map(|data| Server::start_unlimited(&data));
     let owner = servers[0].owner(&keys).await;
     let part = pages::part(&owner).await;
     let (mut devices, mut readers) = (Vec::new(), Vec::new());
@@ -121,7 +114,7 @@ async fn pages_and_tails_are_true_while_lines_arrive_at_two_servers() {
 async fn a_device_is_live_also_when_the_server_that_heard_it_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let (folders, keys) = folders(folder.path());
-    let [mut first, second] = folders.map(|data| start(&data));
+    let [mut first, second] = folders.map(|data| Server::start_unlimited(&data));
     let part = pages::part(&first.owner(&keys).await).await;
     let device = first.login("robot-secret", &part.id, &part.secrets[0].secret).await;
     let [here, there] = [first.client(&keys.1, &keys.2).await, second.client(&keys.1, &keys.2).await];
@@ -134,9 +127,7 @@ async fn a_device_is_live_also_when_the_server_that_heard_it_is_killed() {
     assert_eq!((never.live, at(&never)), (false, None));
     let heard = async {
         loop {
-            let request = DeviceAgentConfigRequest { id: part.id.clone(), ..DeviceAgentConfigRequest::default() };
-            let path = "/platform.app.agent.v1.AgentDeviceService/DeviceAgentConfig";
-            let _: DeviceAgentConfigResponse = device.call(path, request).await.unwrap();
+            device.check_in(&part.id).await;
             let shown = status(&there).await;
             if shown.last_access.is_some() {
                 return shown;
@@ -153,9 +144,7 @@ async fn a_device_is_live_also_when_the_server_that_heard_it_is_killed() {
     assert!(at(&left) >= at(&heard), "{left:?} {heard:?}");
     // It calls the one that is left, as one behind a balancer does.
     let device = second.login("robot-secret", &part.id, &part.secrets[0].secret).await;
-    let request = DeviceAgentConfigRequest { id: part.id.clone(), ..DeviceAgentConfigRequest::default() };
-    let path = "/platform.app.agent.v1.AgentDeviceService/DeviceAgentConfig";
-    let _: DeviceAgentConfigResponse = device.call(path, request).await.unwrap();
+    device.check_in(&part.id).await;
     let now = status(&there).await;
     assert!(now.live && at(&now) > at(&left), "{now:?}");
 }

@@ -17,7 +17,7 @@ use fleet::{
 
 use super::world::{
     engine::{self, ON_POSTGRES},
-    process::{Server, init},
+    process::{Keys, Server, init},
 };
 
 /// Servers that one database may have: of SQLite there is one, and commands may run beside it.
@@ -43,7 +43,7 @@ fn folders(folder: &tempfile::TempDir) -> Vec<PathBuf> {
 }
 
 /// All of them at once: the servers, and the keys that the commands made.
-fn start_together(folders: &[PathBuf]) -> (Vec<Server>, Vec<(String, String, String)>) {
+fn start_together(folders: &[PathBuf]) -> (Vec<Server>, Vec<Keys>) {
     // Where it is has to be known before anybody looks.
     engine::url(folders[0].parent().unwrap());
     let (for_servers, for_commands) = folders.split_at(SERVERS);
@@ -63,7 +63,7 @@ async fn changes(data: &Path) -> [Vec<i64>; 2] {
 }
 
 /// Each key is good at each server, and each server can be written to.
-async fn all_work(servers: &[Server], keys: &[(String, String, String)]) {
+async fn all_work(servers: &[Server], keys: &[Keys]) {
     for server in servers {
         for key in keys {
             let owner = server.owner(key).await;

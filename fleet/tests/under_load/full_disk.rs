@@ -17,7 +17,11 @@ use tonic::{Code, Status};
 
 use super::{
     pages,
-    world::{Client, Owner, PATIENCE, engine::ON_POSTGRES, process::login},
+    world::{
+        Client, Owner, PATIENCE,
+        engine::ON_POSTGRES,
+        process::{Keys, keys, login, owner, url},
+    },
     writers,
 };
 
@@ -32,29 +36,46 @@ struct OnSmallDisk {
 const BALLAST_MEGABYTES: usize = 6;
 const DISK_MEGABYTES: usize = 10;
 
+/// What a namespace of mounts is for: nothing of it is seen outside, and nothing stays.
+const MOUNT: &str = "mount --make-rprivate / && mount -t tmpfs -o mode=0700,size=";
+
+/// In a namespace of its own, with `$1` and so on.
+fn apart(script: &str) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh"]).stdin(Stdio::null());
+    command
+}
+
+/// Whether this user may mount at all.
+fn may_mount() -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let tried = apart(&format!("{MOUNT}1m tmpfs \"$1\"")).arg(folder.path()).stderr(Stdio::null()).status();
+    tried.is_ok_and(|status| status.success())
+}
+
 impl OnSmallDisk {
-    /// `None` where this user may not mount.
-    fn start() -> Option<(Self, serde_json::Value)> {
+    /// With what its `init` said.
+    fn start() -> (Self, Keys) {
         let folder = tempfile::tempdir().unwrap();
-        // /proc/self/ns in a private tree: nothing of it is seen outside, and nothing stays.
         let script = format!(
-            "set -e; mount --make-rprivate /; mount -t tmpfs -o size={DISK_MEGABYTES}m,mode=0700 tmpfs \"$1\"
+            "set -e; {MOUNT}{DISK_MEGABYTES}m tmpfs \"$1\"
              head -c {BALLAST_MEGABYTES}M /dev/zero > \"$1/ballast\"
              \"$2\" init --org Acme --email owner@example.org --json --data \"$1/data\"
              exec \"$2\" serve --json --listen 127.0.0.1:0 --data \"$1/data\""
         );
-        let mut command = Command::new("unshare");
-        command.args(["--mount", "sh", "-c", &script, "sh"]).arg(folder.path());
-        command.arg(env!("CARGO_BIN_EXE_platform-fleet"));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut process = command.spawn().ok()?;
-        let mut lines = BufReader::new(process.stdout.take()?).lines();
-        let mut line = || serde_json::from_str::<serde_json::Value>(&lines.next()?.ok()?).ok();
-        let (Some(created), Some(ready)) = (line(), line()) else {
-            let _ = process.wait();
-            return None;
+        let mut command = apart(&script);
+        command.arg(folder.path()).arg(env!("CARGO_BIN_EXE_platform-fleet"));
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let mut process = command.stdout(Stdio::piped()).stderr(log.reopen().unwrap()).spawn().unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let mut server = Self { process, url: String::new(), folder };
+        let mut line = || {
+            let line = lines.next().transpose().unwrap();
+            line.unwrap_or_else(|| panic!("it did not start: {}", fs::read_to_string(log.path()).unwrap()))
         };
-        Some((Self { process, url: ready["url"].as_str()?.to_owned(), folder }, created))
+        let keys = keys(&line());
+        server.url = url(&line());
+        (server, keys)
     }
 
     /// The disk, seen from outside.
@@ -65,13 +86,6 @@ impl OnSmallDisk {
 }
 
 impl OnSmallDisk {
-    async fn owner(&self, created: &serde_json::Value) -> Owner {
-        let field = |name: &str| created[name].as_str().unwrap().to_owned();
-        let (organization, key_id, key) = (field("organization_id"), field("key_id"), field("key"));
-        let client = login(&self.url, "api-key", &key_id, &key).await.unwrap();
-        Owner { organization, key_id, key, client }
-    }
-
     /// Somebody else takes what is left, to the last byte.
     fn fill(&self) {
         let mut file = fs::OpenOptions::new().create(true).append(true).open(self.path("more ballast")).unwrap();
@@ -103,16 +117,16 @@ impl Drop for OnSmallDisk {
     }
 }
 
-fn started() -> Option<(OnSmallDisk, serde_json::Value)> {
+fn started() -> Option<(OnSmallDisk, Keys)> {
     if ON_POSTGRES {
         // There the disk is the database's: `on_postgres/loss.rs`.
         return None;
     }
-    let started = OnSmallDisk::start();
-    if started.is_none() {
+    if !may_mount() {
         let _ = writeln!(io::stderr(), "SKIPPED a full disk: this user may not mount");
+        return None;
     }
-    started
+    Some(OnSmallDisk::start())
 }
 
 /// Tries until it is done; fails if it never is.
@@ -128,8 +142,8 @@ async fn again<F: Future<Output = Result<(), Status>>>(mut what: impl FnMut() ->
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_a_full_disk_writes_are_unavailable_and_come_back_by_themselves() {
-    let Some((mut server, created)) = started() else { return };
-    let Owner { organization, client, .. } = server.owner(&created).await;
+    let Some((mut server, keys)) = started() else { return };
+    let Owner { organization, client, .. } = owner(&server.url, &keys).await;
     let filling = prost_types::Value { kind: Some(prost_types::value::Kind::StringValue("x".repeat(200_000))) };
     let write = async |n: usize| {
         let request = CreateFragmentRequest {
@@ -241,8 +255,8 @@ fn is_full(refused: &Status) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_a_full_disk_lines_and_files_are_refused_as_a_whole_and_kept_once_when_there_is_room() {
-    let Some((mut server, created)) = started() else { return };
-    let owner = server.owner(&created).await;
+    let Some((mut server, keys)) = started() else { return };
+    let owner = owner(&server.url, &keys).await;
     let part = pages::part(&owner).await;
     let device = login(&server.url, "robot-secret", &part.id, &part.secrets[0].secret).await.unwrap();
     let request = CreateModuleRequest { organization_id: owner.organization.clone(), name: "camera".into() };

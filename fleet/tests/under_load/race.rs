@@ -34,6 +34,16 @@ where
     won[0]
 }
 
+/// What a writer writes.
+fn written(round: usize, writer: usize) -> String {
+    format!(r#"{{"round": {round}, "writer": {writer}}}"#)
+}
+
+/// Fails if it is not what the one that was told yes wrote.
+fn has_what_was_written(config: Option<String>, round: usize, won: usize) {
+    assert_eq!(config, Some(written(round, won)), "what the winner wrote");
+}
+
 /// Of a part's configuration, three times.
 pub(crate) async fn of_a_part(owner: &Owner, clients: &[Client]) {
     owner.location("North", None).await;
@@ -48,7 +58,7 @@ pub(crate) async fn of_a_part(owner: &Owner, clients: &[Client]) {
             let request = UpdateRobotPartRequest {
                 id: part.id.clone(),
                 name: part.name.clone(),
-                robot_config_json: Some(format!(r#"{{"round": {round}, "writer": {n}}}"#)),
+                robot_config_json: Some(written(round, n)),
                 last_known_update: part.last_updated,
                 ..UpdateRobotPartRequest::default()
             };
@@ -56,8 +66,7 @@ pub(crate) async fn of_a_part(owner: &Owner, clients: &[Client]) {
         })
         .await;
         revisions += 1;
-        let config = owner.main_part(&machine).await.robot_config_json.unwrap_or_default();
-        assert!(config.contains(&format!(r#""writer": {won}}}"#)), "what the winner wrote: {config}");
+        has_what_was_written(owner.main_part(&machine).await.robot_config_json, round, won);
     }
     let request = GetRobotPartHistoryRequest { id: owner.main_part(&machine).await.id, ..Default::default() };
     let history: GetRobotPartHistoryResponse = owner.client.app("GetRobotPartHistory", request).await.unwrap();
@@ -85,15 +94,14 @@ pub(crate) async fn of_a_fragment(owner: &Owner, clients: &[Client]) {
             let request = UpdateFragmentRequest {
                 id: fragment.id.clone(),
                 name: fragment.name.clone(),
-                fragment_config_json: Some(format!(r#"{{"round": {round}, "writer": {n}}}"#)),
+                fragment_config_json: Some(written(round, n)),
                 last_known_update: fragment.last_updated,
                 ..UpdateFragmentRequest::default()
             };
             async move { client.app::<_, UpdateFragmentResponse>("UpdateFragment", request).await.map(drop) }
         })
         .await;
-        let config = read().await.fragment_config_json.unwrap_or_default();
-        assert!(config.contains(&format!(r#""writer": {won}}}"#)), "what the winner wrote: {config}");
+        has_what_was_written(read().await.fragment_config_json, round, won);
     }
     let request = GetFragmentHistoryRequest { id: id.clone(), page_limit: Some(100), page_token: None };
     let history: GetFragmentHistoryResponse = owner.client.app("GetFragmentHistory", request).await.unwrap();

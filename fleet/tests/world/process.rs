@@ -7,7 +7,10 @@ use std::{
 };
 
 use api::pb::{
-    platform::app::v1::{GetRobotPartLogsRequest, GetRobotPartLogsResponse},
+    platform::app::{
+        agent::v1::{DeviceAgentConfigRequest, DeviceAgentConfigResponse},
+        v1::{GetRobotPartLogsRequest, GetRobotPartLogsResponse},
+    },
     proto::rpc::v1::{AuthenticateRequest, AuthenticateResponse, Credentials},
 };
 use tonic::{Status, transport::Channel};
@@ -37,7 +40,10 @@ pub fn run(arguments: &[&str]) -> (i32, String, String) {
 }
 
 /// Id of an organization, id and secret of its owner's key.
-pub fn init(data: &Path) -> (String, String, String) {
+pub type Keys = (String, String, String);
+
+/// Makes an organization.
+pub fn init(data: &Path) -> Keys {
     let output = program(&["init", "--org", "Acme", "--email", "owner@example.org", "--json"])
         .args(place(data))
         .output()
@@ -45,9 +51,20 @@ pub fn init(data: &Path) -> (String, String, String) {
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     let (out, err) = (text(output.stdout), text(output.stderr));
     assert_eq!((output.status.code(), &*err), (Some(0), ""));
-    let created: serde_json::Value = serde_json::from_str(&out).unwrap();
+    keys(&out)
+}
+
+/// What `init --json` says.
+pub fn keys(line: &str) -> Keys {
+    let created: serde_json::Value = serde_json::from_str(line).unwrap();
     let field = |name: &str| created[name].as_str().unwrap().to_owned();
     (field("organization_id"), field("key_id"), field("key"))
+}
+
+/// What `serve --json` says first.
+pub fn url(line: &str) -> String {
+    let ready: serde_json::Value = serde_json::from_str(line).unwrap();
+    ready["url"].as_str().unwrap().to_owned()
 }
 
 /// A server as its own process; killed when dropped.
@@ -61,14 +78,21 @@ impl Server {
         Self::start_with(data, |command| command.stderr(Stdio::null()))
     }
 
+    /// For many calls at once: nothing of that is about limits.
+    pub fn start_unlimited(data: &Path) -> Self {
+        Self::start_with(data, |command| {
+            let limits = ["--calls-per-key", "0", "--sign-in-failures-per-address", "0"];
+            command.args(limits).stderr(Stdio::null())
+        })
+    }
+
     pub fn start_with(data: &Path, change: impl FnOnce(&mut Command) -> &mut Command) -> Self {
         let arguments = ["serve", "--json", "--listen", "127.0.0.1:0"];
         let mut command = program(&arguments);
         let mut process = change(command.args(place(data)).stdout(Stdio::piped())).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
-        Self { process, url: ready["url"].as_str().unwrap().to_owned() }
+        Self { process, url: url(&line) }
     }
 
     /// By SIGKILL, which it cannot do anything about.
@@ -85,9 +109,8 @@ impl Server {
         login(&self.url, kind, entity, payload).await.unwrap()
     }
 
-    pub async fn owner(&self, (organization, key_id, key): &(String, String, String)) -> Owner {
-        let client = self.client(key_id, key).await;
-        Owner { organization: organization.clone(), key_id: key_id.clone(), key: key.clone(), client }
+    pub async fn owner(&self, keys: &Keys) -> Owner {
+        owner(&self.url, keys).await
     }
 }
 
@@ -109,7 +132,20 @@ pub async fn login(url: &str, kind: &str, entity: &str, payload: &str) -> Result
     Ok(Client { token: Some(reply.access_token), ..nobody })
 }
 
+/// By what [`init`] said, at whatever listens there.
+pub async fn owner(url: &str, keys: &Keys) -> Owner {
+    let (organization, key_id, key) = keys.clone();
+    let client = login(url, "api-key", &key_id, &key).await.unwrap();
+    Owner { organization, key_id, key, client }
+}
+
 impl Client {
+    /// A device fetches what it is configured with, which is a sign of life.
+    pub async fn check_in(&self, part: &str) -> DeviceAgentConfigResponse {
+        let request = DeviceAgentConfigRequest { id: part.into(), ..DeviceAgentConfigRequest::default() };
+        self.call("/platform.app.agent.v1.AgentDeviceService/DeviceAgentConfig", request).await.unwrap()
+    }
+
     /// Every line of a part, newest first, page by page.
     pub async fn lines(&self, part: &str) -> Vec<String> {
         let (mut lines, mut token) = (Vec::new(), String::new());

@@ -9,12 +9,12 @@ use super::{Doing, There, Writer};
 /// Makes locations.
 pub(super) struct Places {
     owner: Owner,
-    names: Vec<String>,
+    ids: Vec<String>,
 }
 
 impl Places {
     pub(super) async fn new(there: &There) -> Self {
-        Self { owner: there.owner().await, names: Vec::new() }
+        Self { owner: there.owner().await, ids: Vec::new() }
     }
 }
 
@@ -31,19 +31,25 @@ impl Writer for Places {
                 parent_location_id: None,
             };
             let made: CreateLocationResponse = self.owner.client.app("CreateLocation", request).await?;
-            self.names.push(made.location.unwrap().id);
+            self.ids.push(made.location.unwrap().id);
             Ok(())
         })
     }
 
-    fn check<'a>(&'a mut self, there: &'a There) -> Doing<'a, ()> {
-        Box::pin(async {
+    fn acknowledged(&self) -> u64 {
+        self.ids.len() as u64
+    }
+
+    fn check_from<'a>(&'a mut self, there: &'a There, least: u64) -> Doing<'a, ()> {
+        Box::pin(async move {
             let owner = there.owner().await;
             let list = ListLocationsRequest { organization_id: owner.organization };
             let listed: ListLocationsResponse = owner.client.app("ListLocations", list).await.unwrap();
-            for id in &self.names {
-                assert!(listed.locations.iter().any(|one| one.id == *id), "{id} was acknowledged and is gone");
-            }
+            let is_there = self.ids.iter().map(|id| listed.locations.iter().any(|one| one.id == *id));
+            let is_there: Vec<bool> = is_there.collect();
+            let count = is_there.iter().take_while(|there| **there).count();
+            assert!(count as u64 >= least, "{count}, {least} acknowledged");
+            assert!(!is_there[count..].contains(&true), "one was made after another that is not there: {is_there:?}");
         })
     }
 }
@@ -63,7 +69,7 @@ impl Parts {
         Self { owner, part, acknowledged: 0, asked: 0 }
     }
 
-    async fn check_from(&self, there: &There, least: u64) {
+    async fn is_whole(&self, there: &There, least: u64) {
         let (owner, id) = (there.owner().await, self.part.id.clone());
         let request = GetRobotPartRequest { id: id.clone() };
         let found: GetRobotPartResponse = owner.client.app("GetRobotPart", request).await.unwrap();
@@ -105,12 +111,12 @@ impl Writer for Parts {
         })
     }
 
-    fn check<'a>(&'a mut self, there: &'a There) -> Doing<'a, ()> {
-        Box::pin(self.check_from(there, self.acknowledged))
+    fn acknowledged(&self) -> u64 {
+        self.acknowledged
     }
 
-    fn check_moment<'a>(&'a mut self, there: &'a There) -> Doing<'a, ()> {
-        Box::pin(self.check_from(there, 0))
+    fn check_from<'a>(&'a mut self, there: &'a There, least: u64) -> Doing<'a, ()> {
+        Box::pin(self.is_whole(there, least))
     }
 }
 
@@ -134,7 +140,7 @@ impl Fragments {
         Self { owner, fragment: made.fragment.unwrap(), acknowledged: 0, asked: 0 }
     }
 
-    async fn check_from(&self, there: &There, least: u64) {
+    async fn is_whole(&self, there: &There, least: u64) {
         let (owner, id) = (there.owner().await, self.fragment.id.clone());
         // The revisions that it had and has: what it was made with is the first.
         let (mut revisions, mut token) = (Vec::new(), None);
@@ -175,17 +181,17 @@ impl Writer for Fragments {
         })
     }
 
-    fn check<'a>(&'a mut self, there: &'a There) -> Doing<'a, ()> {
-        Box::pin(self.check_from(there, self.acknowledged))
+    fn acknowledged(&self) -> u64 {
+        self.acknowledged
     }
 
-    fn check_moment<'a>(&'a mut self, there: &'a There) -> Doing<'a, ()> {
-        Box::pin(self.check_from(there, 0))
+    fn check_from<'a>(&'a mut self, there: &'a There, least: u64) -> Doing<'a, ()> {
+        Box::pin(self.is_whole(there, least))
     }
 }
 
 /// Rows of the audit log about one thing.
-async fn changes(owner: &Owner, id: &str, operation: &str) -> u64 {
+pub(super) async fn changes(owner: &Owner, id: &str, operation: &str) -> u64 {
     let events = audit(owner).await;
     events.iter().filter(|event| event.resource_id == id && event.operation == operation).count() as u64
 }

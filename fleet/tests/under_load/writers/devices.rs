@@ -4,39 +4,27 @@ use api::pb::platform::{app::v1::*, common::v1::LogEntry, fleet::v1::*};
 use tonic::Status;
 
 use super::super::world::{Client, Owner};
-use super::{Doing, There, Writer};
+use super::{Doing, There, Writer, configuration::changes};
 
-/// What a device and whoever wants it restarted said to each other.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Mark {
-    /// None, or done.
-    None,
-    /// Acknowledged.
-    Made,
-    /// The device was told.
-    Told,
-}
-
-/// Marks a part for a restart; its device asks, hears of it, asks again.
+/// Marks a part for a restart; its device asks, hears of it, asks again: these three, again and again.
 pub(super) struct Marks {
     owner: Owner,
     device: Client,
     part: String,
     secret: String,
-    mark: Mark,
-    /// Somebody has asked and heard nothing.
-    open: bool,
-    steps: usize,
-    rests_after: usize,
+    acknowledged: u64,
+    /// One more than acknowledged if somebody has asked and heard nothing.
+    asked: u64,
+    rests_after: u64,
 }
 
 impl Marks {
-    pub(super) async fn new(there: &There, rests_after: usize) -> Self {
+    pub(super) async fn new(there: &There, rests_after: u64) -> Self {
         let owner = there.owner().await;
         let part = there.new_part(&owner).await;
         let secret = part.secrets[0].secret.clone();
         let device = there.login("robot-secret", &part.id, &secret).await.unwrap();
-        Self { owner, device, part: part.id, secret, mark: Mark::None, open: false, steps: 0, rests_after }
+        Self { owner, device, part: part.id, secret, acknowledged: 0, asked: 0, rests_after }
     }
 
     async fn must_restart(&self, device: &Client) -> Result<bool, Status> {
@@ -52,37 +40,34 @@ impl Writer for Marks {
     }
 
     fn rests(&self) -> bool {
-        self.steps >= self.rests_after
+        self.acknowledged >= self.rests_after
     }
 
     fn step(&mut self) -> Doing<'_, Result<(), Status>> {
         Box::pin(async {
-            self.open = true;
-            let next = match self.mark {
-                Mark::None => {
+            self.asked = self.acknowledged + 1;
+            match self.acknowledged % 3 {
+                0 => {
                     let request = MarkPartForRestartRequest { part_id: self.part.clone() };
                     let _: MarkPartForRestartResponse = self.owner.client.app("MarkPartForRestart", request).await?;
-                    Mark::Made
                 }
-                Mark::Made => {
-                    assert!(self.must_restart(&self.device).await?, "the device is told");
-                    Mark::Told
-                }
-                Mark::Told => {
-                    assert!(!self.must_restart(&self.device).await?, "once");
-                    Mark::None
-                }
-            };
-            (self.mark, self.open) = (next, false);
-            self.steps += 1;
+                1 => assert!(self.must_restart(&self.device).await?, "the device is told"),
+                _ => assert!(!self.must_restart(&self.device).await?, "once"),
+            }
+            self.acknowledged = self.asked;
             Ok(())
         })
     }
 
-    fn check<'a>(&'a mut self, there: &'a There) -> Doing<'a, ()> {
-        Box::pin(async {
+    fn acknowledged(&self) -> u64 {
+        self.acknowledged
+    }
+
+    fn check_from<'a>(&'a mut self, there: &'a There, least: u64) -> Doing<'a, ()> {
+        Box::pin(async move {
             let device = there.login("robot-secret", &self.part, &self.secret).await.unwrap();
-            if self.open && self.mark != Mark::None {
+            let answer_lost = self.asked > self.acknowledged && !self.acknowledged.is_multiple_of(3);
+            if answer_lost {
                 // As our agent does: it does not know what it would have been told.
                 let report = ReportRequest {
                     part_id: self.part.clone(),
@@ -93,12 +78,21 @@ impl Writer for Marks {
                 let _: ReportResponse = device.call(path, report).await.unwrap();
             }
             let must_restart = self.must_restart(&device).await.unwrap();
-            match (self.mark, self.open) {
-                (Mark::Made, _) => assert!(must_restart, "an acknowledged mark is lost"),
-                (_, false) => assert!(!must_restart, "told twice: {:?}", self.mark),
-                // It was made or cleared, or not.
-                (_, true) => {}
-            }
+            assert!(!self.must_restart(&device).await.unwrap(), "told twice");
+            // How many marks there were tells the moment, up to what the device was told of the last one.
+            let last_mark = 3 * changes(&there.owner().await, &self.part, "MarkPartForRestart").await;
+            let moments = match must_restart {
+                true if answer_lost => last_mark.saturating_sub(2)..last_mark,
+                true => last_mark.saturating_sub(2)..last_mark.saturating_sub(1),
+                // It would have been told again.
+                false if answer_lost => last_mark..last_mark + 1,
+                false => last_mark.saturating_sub(1)..last_mark + 1,
+            };
+            let known = least..=self.asked;
+            assert!(
+                moments.clone().any(|moment| known.contains(&moment)),
+                "must restart: {must_restart}, after {moments:?} of {known:?}"
+            );
         })
     }
 }
@@ -125,7 +119,7 @@ impl Lines {
         Self { device, part: part.id, acknowledged: 0, asked: 0 }
     }
 
-    async fn check_from(&self, there: &There, least: u64) {
+    async fn is_whole(&self, there: &There, least: u64) {
         let mut found = there.owner().await.client.lines(&self.part).await;
         found.reverse();
         let batches = found.len() as u64 / LINES;
@@ -157,11 +151,11 @@ impl Writer for Lines {
         })
     }
 
-    fn check<'a>(&'a mut self, there: &'a There) -> Doing<'a, ()> {
-        Box::pin(self.check_from(there, self.acknowledged))
+    fn acknowledged(&self) -> u64 {
+        self.acknowledged
     }
 
-    fn check_moment<'a>(&'a mut self, there: &'a There) -> Doing<'a, ()> {
-        Box::pin(self.check_from(there, 0))
+    fn check_from<'a>(&'a mut self, there: &'a There, least: u64) -> Doing<'a, ()> {
+        Box::pin(self.is_whole(there, least))
     }
 }

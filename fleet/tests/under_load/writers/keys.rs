@@ -6,25 +6,27 @@ use tonic::{Code, Status};
 use super::super::world::{Client, Owner};
 use super::{Doing, There, Writer};
 
-/// Rotates one key; makes others and deletes them.
+/// Makes a key and deletes it, then rotates another one: these three, again and again.
 pub(super) struct Keys {
     owner: Owner,
     there: There,
     id: String,
-    /// Each with what was signed in by it; the last one counts.
+    /// Of the key that is rotated, in order, each with what was signed in by it.
     secrets: Vec<(String, Client)>,
-    /// A rotation that was not heard of.
-    rotating: bool,
-    dead: Vec<(String, String, Client)>,
-    rests_after: usize,
+    /// Those that are deleted, one before each rotation.
+    doomed: Vec<(String, String, Client)>,
+    acknowledged: u64,
+    /// One more than acknowledged if something was asked for and not heard of.
+    asked: u64,
+    rests_after: u64,
 }
 
 impl Keys {
-    pub(super) async fn new(there: &There, rests_after: usize) -> Self {
+    pub(super) async fn new(there: &There, rests_after: u64) -> Self {
         let owner = there.owner().await;
         let (id, secret, client) = made(&owner, there).await.unwrap();
-        let there = there.clone();
-        Self { owner, there, id, secrets: vec![(secret, client)], rotating: false, dead: Vec::new(), rests_after }
+        let (there, secrets, doomed) = (there.clone(), vec![(secret, client)], Vec::new());
+        Self { owner, there, id, secrets, doomed, acknowledged: 0, asked: 0, rests_after }
     }
 }
 
@@ -36,9 +38,12 @@ async fn made(owner: &Owner, there: &There) -> Result<(String, String, Client), 
     Ok((made.id, made.key, client))
 }
 
-/// Whether a key lets somebody in, and a token that it gave before is good; these two never differ.
+/// Whether a key lets somebody in, and a token that it gave before, if it did, is good; these two never differ.
 async fn is_good(there: &There, id: &str, secret: &str, before: &Client) -> bool {
     let by_secret = there.login("api-key", id, secret).await.map(drop);
+    if before.token.is_none() {
+        return by_secret.is_ok();
+    }
     let request = ListOrganizationsRequest {};
     let by_token: Result<ListOrganizationsResponse, _> =
         there.again(before).await.app("ListOrganizations", request).await;
@@ -55,19 +60,21 @@ impl Writer for Keys {
     }
 
     fn rests(&self) -> bool {
-        self.secrets.len() > self.rests_after
+        self.acknowledged / 3 >= self.rests_after
     }
 
     fn step(&mut self) -> Doing<'_, Result<(), Status>> {
         Box::pin(async {
+            self.asked = self.acknowledged + 1;
             let doomed = made(&self.owner, &self.there).await?;
             let id = doomed.0.clone();
+            self.doomed.push(doomed);
+            (self.acknowledged, self.asked) = (self.asked, self.asked + 1);
             let _: DeleteKeyResponse = self.owner.client.app("DeleteKey", DeleteKeyRequest { id }).await?;
-            self.dead.push(doomed);
-            self.rotating = true;
+            (self.acknowledged, self.asked) = (self.asked, self.asked + 1);
             let request = RotateKeyRequest { id: self.id.clone() };
             let rotated: RotateKeyResponse = self.owner.client.app("RotateKey", request).await?;
-            self.rotating = false;
+            self.acknowledged = self.asked;
             let signed_in = self.there.login("api-key", &self.id, &rotated.key).await;
             // Those before are dead from here on, whatever becomes of the new one's first call.
             let nobody = || Client { token: None, ..self.owner.client.clone() };
@@ -77,20 +84,33 @@ impl Writer for Keys {
         })
     }
 
-    fn check<'a>(&'a mut self, there: &'a There) -> Doing<'a, ()> {
-        Box::pin(async {
-            for (id, secret, client) in &self.dead {
-                assert!(!is_good(there, id, secret, client).await, "a deleted key is alive again");
+    fn acknowledged(&self) -> u64 {
+        self.acknowledged
+    }
+
+    fn check_from<'a>(&'a mut self, there: &'a There, least: u64) -> Doing<'a, ()> {
+        Box::pin(async move {
+            let (mut good, mut alive) = (Vec::new(), Vec::new());
+            for (n, (secret, client)) in self.secrets.iter().enumerate() {
+                good.extend(is_good(there, &self.id, secret, client).await.then_some(n));
             }
-            let ((last, client), before) = self.secrets.split_last().unwrap();
-            for (secret, client) in before {
-                assert!(!is_good(there, &self.id, secret, client).await, "a rotated key is alive again");
+            for (n, (id, secret, client)) in self.doomed.iter().enumerate() {
+                alive.extend(is_good(there, id, secret, client).await.then_some(n));
             }
-            match &client.token {
-                Some(_) if self.rotating => drop(is_good(there, &self.id, last, client).await),
-                Some(_) => assert!(is_good(there, &self.id, last, client).await, "a rotation was acknowledged"),
-                None => assert!(there.login("api-key", &self.id, last).await.is_ok(), "a rotation was acknowledged"),
-            }
+            let rotations = match good[..] {
+                // One that was not heard of came after all of them.
+                [] => self.secrets.len(),
+                [one] => one,
+                _ => panic!("a rotated key is alive again: {good:?}"),
+            };
+            let all = 3 * rotations as u64;
+            let moments = match alive[..] {
+                [] => [all, all + 2],
+                [one] if one == rotations => [all + 1; 2],
+                _ => panic!("after {rotations} rotations, keys are alive that were deleted: {alive:?}"),
+            };
+            let known = least..=self.asked;
+            assert!(moments.iter().any(|moment| known.contains(moment)), "{moments:?} of {known:?}");
         })
     }
 }
@@ -99,19 +119,19 @@ impl Writer for Keys {
 pub(super) struct Secrets {
     owner: Owner,
     part: String,
-    /// Id and text of those that count, as far as that was said.
-    good: Vec<(String, String)>,
-    dead: Vec<String>,
-    /// One whose end was not heard of.
-    ending: Option<String>,
+    /// Id and text of all that were heard of, in order.
+    secrets: Vec<(String, String)>,
+    acknowledged: u64,
+    /// One more than acknowledged if something was asked for and not heard of.
+    asked: u64,
 }
 
 impl Secrets {
     pub(super) async fn new(there: &There) -> Self {
         let owner = there.owner().await;
         let part = there.new_part(&owner).await;
-        let good = part.secrets.into_iter().map(|one| (one.id, one.secret)).collect();
-        Self { owner, part: part.id, good, dead: Vec::new(), ending: None }
+        let secrets = part.secrets.into_iter().map(|one| (one.id, one.secret)).collect();
+        Self { owner, part: part.id, secrets, acknowledged: 0, asked: 0 }
     }
 }
 
@@ -122,30 +142,41 @@ impl Writer for Secrets {
 
     fn step(&mut self) -> Doing<'_, Result<(), Status>> {
         Box::pin(async {
+            self.asked = self.acknowledged + 1;
             let request = CreateRobotPartSecretRequest { part_id: self.part.clone() };
             let made: CreateRobotPartSecretResponse = self.owner.client.app("CreateRobotPartSecret", request).await?;
             let secrets = made.part.unwrap().secrets;
-            let new = secrets.into_iter().find(|one| self.good.iter().all(|(id, _)| *id != one.id)).unwrap();
-            self.good.push((new.id, new.secret));
-            let (secret_id, text) = self.good.remove(0);
-            self.ending = Some(text.clone());
+            let new = secrets.into_iter().find(|one| self.secrets.iter().all(|(id, _)| *id != one.id)).unwrap();
+            let secret_id = self.secrets.last().unwrap().0.clone();
+            self.secrets.push((new.id, new.secret));
+            (self.acknowledged, self.asked) = (self.asked, self.asked + 1);
             let request = DeleteRobotPartSecretRequest { part_id: self.part.clone(), secret_id };
             let _: DeleteRobotPartSecretResponse = self.owner.client.app("DeleteRobotPartSecret", request).await?;
-            self.dead.extend(self.ending.take());
+            self.acknowledged = self.asked;
             Ok(())
         })
     }
 
-    fn check<'a>(&'a mut self, there: &'a There) -> Doing<'a, ()> {
-        Box::pin(async {
-            for (_, secret) in &self.good {
-                let good = there.login("robot-secret", &self.part, secret).await;
-                assert!(good.is_ok(), "an acknowledged secret is refused");
+    fn acknowledged(&self) -> u64 {
+        self.acknowledged
+    }
+
+    fn check_from<'a>(&'a mut self, there: &'a There, least: u64) -> Doing<'a, ()> {
+        Box::pin(async move {
+            let mut good = Vec::new();
+            for (n, (_, secret)) in self.secrets.iter().enumerate() {
+                match there.login("robot-secret", &self.part, secret).await.map(drop) {
+                    Ok(()) => good.push(n as u64),
+                    Err(refused) => assert_eq!(refused.code(), Code::Unauthenticated, "{refused:?}"),
+                }
             }
-            for secret in &self.dead {
-                let refused = there.login("robot-secret", &self.part, secret).await.map(drop).unwrap_err();
-                assert_eq!(refused.code(), Code::Unauthenticated, "a deleted secret is alive again: {refused:?}");
-            }
+            let moment = match good[..] {
+                [one] => 2 * one,
+                [one, next] if next == one + 1 => 2 * one + 1,
+                _ => panic!("not what is good at one moment: {good:?} of {}", self.secrets.len()),
+            };
+            let known = least..=self.asked;
+            assert!(known.contains(&moment), "{moment} of {known:?}");
         })
     }
 }

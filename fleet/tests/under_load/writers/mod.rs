@@ -13,11 +13,13 @@ mod keys;
 use std::{
     collections::BTreeMap,
     error::Error,
+    ops::RangeInclusive,
     pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
+    time::Instant,
 };
 
 use api::pb::platform::app::v1::RobotPart;
@@ -38,15 +40,13 @@ pub(crate) type Doing<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 #[derive(Clone)]
 pub(crate) struct There {
     pub(crate) url: String,
-    pub(crate) keys: (String, String, String),
+    pub(crate) keys: process::Keys,
 }
 
 impl There {
     /// On a connection of their own.
     pub(crate) async fn owner(&self) -> Owner {
-        let (organization, key_id, key) = self.keys.clone();
-        let client = self.login("api-key", &key_id, &key).await.unwrap();
-        Owner { organization, key_id, key, client }
+        process::owner(&self.url, &self.keys).await
     }
 
     async fn login(&self, kind: &str, entity: &str, payload: &str) -> Result<Client, Status> {
@@ -72,13 +72,12 @@ pub(crate) trait Writer: Send {
     /// Writes once more; an error is that nothing was heard, because the connection ended.
     fn step(&mut self) -> Doing<'_, Result<(), Status>>;
 
-    /// Fails if something acknowledged is not there, or something is half done.
-    fn check<'a>(&'a mut self, there: &'a There) -> Doing<'a, ()>;
+    /// Changes that were acknowledged, counted from the first one.
+    fn acknowledged(&self) -> u64;
 
-    /// Fails if there is no moment of its work at which all of this was so: for copies that were made meanwhile.
-    fn check_moment<'a>(&'a mut self, _: &'a There) -> Doing<'a, ()> {
-        Box::pin(async {})
-    }
+    /// Fails unless what is there is what there was at one moment of its work, when so many changes at least had been
+    /// acknowledged: all of it, and nothing half done.
+    fn check_from<'a>(&'a mut self, there: &'a There, least: u64) -> Doing<'a, ()>;
 
     /// Has asked for enough: what it is told from now on is what counts.
     fn rests(&self) -> bool {
@@ -88,8 +87,8 @@ pub(crate) trait Writer: Send {
 
 /// What a writer says while it works.
 enum Heard {
-    /// Something of that kind was acknowledged.
-    Acknowledged(&'static str),
+    /// Something of that kind was acknowledged, that was asked for at the first of these moments.
+    Acknowledged(&'static str, RangeInclusive<Instant>),
     /// It was told what cannot be: the test is over.
     Failed(&'static str),
 }
@@ -130,7 +129,7 @@ impl Load {
     pub(crate) async fn begin(there: &There) -> Self {
         let mut writers: Vec<Box<dyn Writer>> = Vec::new();
         // Some are at rest when the server dies, and know for certain what is.
-        for rests_after in [usize::MAX, 1, 2] {
+        for rests_after in [u64::MAX, 1, 2] {
             writers.push(Box::new(Places::new(there).await));
             writers.push(Box::new(Parts::new(there).await));
             writers.push(Box::new(Fragments::new(there).await));
@@ -151,8 +150,9 @@ impl Load {
             tokio::spawn(async move {
                 let _alarm = Alarm(writer.kind(), tell.clone());
                 while !ended.load(SeqCst) && !writer.rests() {
+                    let begin = Instant::now();
                     match writer.step().await {
-                        Ok(()) => drop(tell.send(Heard::Acknowledged(writer.kind()))),
+                        Ok(()) => drop(tell.send(Heard::Acknowledged(writer.kind(), begin..=Instant::now()))),
                         Err(status) => {
                             assert!(is_lost(&status), "{}: {status:?}", writer.kind());
                             assert!(killed.load(SeqCst), "{} lost a server nobody killed: {status:?}", writer.kind());
@@ -183,9 +183,21 @@ impl Load {
         }
     }
 
+    /// Whether something was asked for and acknowledged in that time, of what has not been heard of yet.
+    pub(crate) fn wrote_within(&mut self, time: RangeInclusive<Instant>) -> bool {
+        let mut wrote = false;
+        while let Ok(heard) = self.heard.try_recv() {
+            match heard {
+                Heard::Acknowledged(_, its) => wrote |= time.contains(its.start()) && time.contains(its.end()),
+                Heard::Failed(kind) => panic!("a writer of {kind} failed"),
+            }
+        }
+        wrote
+    }
+
     async fn next(&mut self) -> &'static str {
         match tokio::time::timeout(PATIENCE, self.heard.recv()).await {
-            Ok(Some(Heard::Acknowledged(kind))) => kind,
+            Ok(Some(Heard::Acknowledged(kind, _))) => kind,
             Ok(Some(Heard::Failed(kind))) => panic!("a writer of {kind} failed"),
             Ok(None) | Err(_) => panic!("nobody writes any more: {:?}", self.acknowledged),
         }
@@ -207,9 +219,17 @@ impl Load {
     }
 }
 
-/// See [`Writer::check`].
+/// Fails if something acknowledged is not there, or something is half done.
 pub(crate) async fn check(writers: &mut [Box<dyn Writer>], there: &There) {
     for writer in writers {
-        writer.check(there).await;
+        let least = writer.acknowledged();
+        writer.check_from(there, least).await;
+    }
+}
+
+/// Fails if there is no moment of its work at which all of this was so: for copies that were made meanwhile.
+pub(crate) async fn check_moment(writers: &mut [Box<dyn Writer>], there: &There) {
+    for writer in writers {
+        writer.check_from(there, 0).await;
     }
 }
