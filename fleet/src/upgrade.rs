@@ -9,14 +9,26 @@ use crate::{
     },
 };
 
-/// Notes what documents name that were stored before it was noted. Before the port is served, as the changes of the tables
-/// themselves are; a second or two for a hundred thousand parts, and once.
+/// How many documents are read between two lines of the log.
+const TOLD_EVERY: usize = 100_000;
+
+/// Notes what documents name that were stored before it was noted: once, before the port is served, as the changes of the
+/// tables themselves are. A start that is killed meanwhile is gone through again by the next one.
 pub async fn finish(context: &Context) -> Result<(), DbError> {
+    let mut read = 0;
     for kind in [Kind::Part, Kind::Fragment, Kind::Organization] {
         let mut after = Some((String::new(), Millis::MIN));
         while let Some(behind) = after {
-            after = context.store.write::<_, DbError>(move |tx| naming::note_older(tx, kind, &behind)).await?;
+            let (next, more) =
+                context.store.write::<_, DbError>(move |tx| naming::note_older(tx, kind, &behind)).await?;
+            if (read + more) / TOLD_EVERY > read / TOLD_EVERY {
+                tracing::info!(documents = read + more, "noting what older configurations name, once");
+            }
+            (after, read) = (next, read + more);
         }
+    }
+    if read > 0 {
+        tracing::info!(documents = read, "what older configurations name is noted");
     }
     Ok(())
 }

@@ -312,10 +312,8 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let issuer = options.sign_in.as_ref().map(|settings| settings.issuer.clone());
     let settled = context.store.write::<_, DbError>(move |tx| identities::sign_in_at(tx, issuer.as_deref()));
     settled.await.map_err(StartError::Lost)?;
-    if let Err(problem) = upgrade::finish(&context).await {
-        // The next start goes on; until then an item may be deleted that an old configuration names.
-        tracing::warn!(%problem, "what older configurations use of the registry is not noted yet");
-    }
+    // Without it, what somebody uses could be deleted.
+    upgrade::finish(&context).await.map_err(StartError::Lost)?;
     context.memory.skew.measure(&context.store, &context.clock).await.map_err(StartError::Lost)?;
     // Before the first call: what is remembered from now on is told of every later change.
     context.memory.catch_up(&context.store).await.map_err(StartError::Lost)?;

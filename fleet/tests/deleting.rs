@@ -214,7 +214,7 @@ async fn a_fragment_in_use_stays_and_its_users_are_named() {
     assert_eq!(code(delete_fragment(&other.client, &around).await), NotFound);
     let refused = delete_fragment(&owner.client, &base).await.unwrap_err();
     assert_eq!(refused.code(), FailedPrecondition);
-    for named in [&*parts[0].id, "arm-main", &*around, "default fragments", "1 more"] {
+    for named in [&*parts[0].id, "arm-main", &*around, "default fragments", "1 in other organizations"] {
         assert!(refused.message().contains(named), "{named}: {}", refused.message());
     }
     assert!(!refused.message().contains(&parts[1].id), "what others have is theirs");

@@ -3,11 +3,33 @@
 //! A revision may be named by a part, by any revision of another fragment, which a part may name in its turn, and by an
 //! organization's default fragments.
 
-use super::{DbError, Store, Tx, naming};
+use super::{
+    DbError, Store, Tx,
+    naming::{self, of_any_kind},
+};
 use crate::clock::Millis;
 
 /// Looked for at once, and deleted in one transaction.
 const AT_ONCE: i64 = 200;
+
+/// Behind revision ($1, made at $2), those that were replaced before $3. The newest of those made before that moment was not
+/// replaced by then, as far as this tells.
+pub(super) const FREE: &str = concat!(
+    "SELECT r.fragment_id, r.made_at, r.revision FROM fragment_revisions r
+     WHERE r.fragment_id >= $1 AND (r.fragment_id > $1 OR r.made_at > $2)
+       AND EXISTS (SELECT 1 FROM fragment_revisions l
+                   WHERE l.fragment_id = r.fragment_id AND l.made_at > r.made_at AND l.made_at < $3)
+       AND NOT EXISTS (SELECT 1 FROM fragment_uses u
+                       WHERE u.fragment_id = r.fragment_id AND u.version = r.revision AND u.",
+    of_any_kind!(),
+    ") ORDER BY r.fragment_id, r.made_at LIMIT $4"
+);
+pub(super) const END: &str = concat!(
+    "DELETE FROM fragment_revisions WHERE fragment_id = $1 AND revision = $2
+     AND NOT EXISTS (SELECT 1 FROM fragment_uses WHERE fragment_id = $1 AND version = $2 AND ",
+    of_any_kind!(),
+    ")"
+);
 
 /// Deletes the revisions that were replaced before that moment and that nobody names; how many.
 pub async fn forget(store: &Store, before: Millis) -> Result<usize, DbError> {
@@ -26,18 +48,9 @@ async fn pass(store: &Store, before: Millis) -> Result<usize, DbError> {
     let mut after = (String::new(), Millis::MIN);
     loop {
         let (id, made_at) = after.clone();
-        // The newest of those made before that moment was not replaced by then, as far as this tells.
-        let sql = "SELECT r.fragment_id, r.made_at, r.revision FROM fragment_revisions r
-                   WHERE r.fragment_id >= $1 AND (r.fragment_id > $1 OR r.made_at > $2)
-                     AND EXISTS (SELECT 1 FROM fragment_revisions l
-                                 WHERE l.fragment_id = r.fragment_id AND l.made_at > r.made_at AND l.made_at < $3)
-                     AND NOT EXISTS (SELECT 1 FROM fragment_uses u
-                                     WHERE u.fragment_id = r.fragment_id AND u.version = r.revision
-                                       AND u.user_kind IN ('part', 'fragment', 'organization'))
-                   ORDER BY r.fragment_id, r.made_at LIMIT $4";
         let free = move |tx: &Tx<'_>| {
             let args = [(&*id).into(), made_at.into(), before.into(), AT_ONCE.into()];
-            tx.all(sql, &args, |row| Ok((row.text(0)?, row.int(1)?, row.text(2)?)))
+            tx.all(FREE, &args, |row| Ok((row.text(0)?, row.int(1)?, row.text(2)?)))
         };
         let free: Vec<(String, Millis, String)> = store.scan::<_, DbError>(free).await?;
         let Some((id, made_at, _)) = free.last() else { break };
@@ -50,10 +63,7 @@ async fn pass(store: &Store, before: Millis) -> Result<usize, DbError> {
 
 /// Unless somebody came to name it since it was looked for.
 fn end(tx: &Tx<'_>, fragment: &str, revision: &str) -> Result<usize, DbError> {
-    let sql = "DELETE FROM fragment_revisions WHERE fragment_id = $1 AND revision = $2
-                 AND NOT EXISTS (SELECT 1 FROM fragment_uses WHERE fragment_id = $1 AND version = $2
-                                   AND user_kind IN ('part', 'fragment', 'organization'))";
-    let gone = tx.run(sql, &[fragment.into(), revision.into()])?;
+    let gone = tx.run(END, &[fragment.into(), revision.into()])?;
     if gone > 0 {
         naming::forget_former(tx, fragment, revision)?;
     }

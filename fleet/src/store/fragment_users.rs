@@ -2,7 +2,7 @@
 //!
 //! Anybody may write any id into a configuration; a use is what the fragment's visibility allows.
 
-use super::{DbError, Tx, audit, dependents, dependents::Dependents, fragments, naming, news, news::News};
+use super::{DbError, Tx, audit, dependents::Dependents, fragments, naming, news, news::News};
 use crate::{
     authz::{Fragment, Granted, right},
     clock::Millis,
@@ -59,10 +59,8 @@ pub fn machines_in(tx: &Tx<'_>, id: &str, organization: &str) -> Result<i64, DbE
 /// Removes a fragment that nobody uses, with every revision.
 pub fn delete(tx: &Tx<'_>, granted: &Granted<Fragment, right::WriteFragment>, now: Millis) -> Result<(), Refusal> {
     let old = fragments::get(tx, granted.id())?.ok_or_else(|| Refusal::not_found("fragment", granted.id()))?;
-    let dependents = dependents(tx, &old)?;
-    if !dependents.is_empty() {
-        let list = dependents.list();
-        return Err(Refusal::precondition(format!("the fragment is in use: take it out of {list} first")));
+    if let Some(who) = dependents(&old).told(tx)? {
+        return Err(Refusal::precondition(format!("the fragment is in use: {who}")));
     }
     remove(tx, granted.id())?;
     news::tell(tx, News::Tree);
@@ -71,8 +69,8 @@ pub fn delete(tx: &Tx<'_>, granted: &Granted<Fragment, right::WriteFragment>, no
 }
 
 /// Who keeps it from being deleted.
-pub(super) fn dependents(tx: &Tx<'_>, fragment: &fragments::Stored) -> Result<Dependents, DbError> {
-    dependents::on_fragment(tx, &fragment.organization, fragment.visibility == fragments::PRIVATE, &fragment.id)
+pub(super) fn dependents(fragment: &fragments::Stored) -> Dependents<'_> {
+    Dependents::on_fragment(&fragment.organization, fragment.visibility == fragments::PRIVATE, &fragment.id)
 }
 
 /// The rows. Those who named it without being allowed to use it go on naming what is not there.

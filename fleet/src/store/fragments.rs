@@ -279,7 +279,7 @@ pub fn update(
     tx.run(sql, &args).map_err(|why| name_is_taken(why, &new.name))?;
     let what = New { id: &new.id, name: &new.name, config: &new.config, visibility: new.visibility };
     keep_revision(tx, granted.caller(), &what, &new.revision, new.updated_at)?;
-    naming::keep_revision(tx, &old.id, &old.revision)?;
+    naming::becomes_former(tx, &old.id, &old.revision)?;
     if new.config != old.config {
         note_names(tx, Kind::Fragment, &new.id, &new.organization, &new.config)?;
     }
@@ -336,9 +336,10 @@ pub fn note_names(tx: &Tx<'_>, kind: Kind, id: &str, organization: &str, config:
     if count > 0 {
         let mut library = Library::default();
         fill(tx, organization, &document, &mut library)?;
-        let check = match kind {
-            Kind::Fragment => compose::check_fragment(id, levels_above(tx, id, organization)?, &document, &library),
-            Kind::Part | Kind::Organization => compose::check_part(&document, &library),
+        let check = if kind == Kind::Fragment {
+            compose::check_fragment(id, levels_above(tx, id, organization)?, &document, &library)
+        } else {
+            compose::check_part(&document, &library)
         };
         check.map_err(|why| Refusal::invalid("config", why))?;
     }

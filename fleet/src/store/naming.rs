@@ -100,7 +100,8 @@ fn fits(word: &str) -> bool {
 
 /// Notes what a document names as it is now, in place of what it named before.
 pub fn note(tx: &Tx<'_>, kind: Kind, id: &str, named: &Named) -> Result<(), DbError> {
-    note_revision(tx, kind, id, "", named)
+    forget_revision(tx, kind, id, "")?;
+    add(tx, kind, id, "", named)
 }
 
 /// Notes which fragments an organization proposes.
@@ -108,8 +109,8 @@ pub fn note_defaults(tx: &Tx<'_>, organization: &str, list: &str) -> Result<(), 
     note(tx, Kind::Organization, organization, &Named::by_defaults(list))
 }
 
-fn note_revision(tx: &Tx<'_>, kind: Kind, id: &str, revision: &str, named: &Named) -> Result<(), DbError> {
-    forget_revision(tx, kind, id, revision)?;
+/// Adds what is not noted of it yet.
+fn add(tx: &Tx<'_>, kind: Kind, id: &str, revision: &str, named: &Named) -> Result<(), DbError> {
     for key in &named.fragments {
         let sql = "INSERT INTO fragment_uses (user_kind, user_id, user_revision, fragment_id, version)
                    VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING";
@@ -118,14 +119,14 @@ fn note_revision(tx: &Tx<'_>, kind: Kind, id: &str, revision: &str, named: &Name
     }
     for (owner, name) in &named.items {
         let sql = "INSERT INTO registry_uses (user_kind, user_id, user_revision, owner, name)
-                   VALUES ($1, $2, $3, $4, $5)";
+                   VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING";
         tx.run(sql, &[kind.word().into(), id.into(), revision.into(), (&**owner).into(), (&**name).into()])?;
     }
     Ok(())
 }
 
 /// A fragment becomes another one: what it names now, it named in that revision.
-pub fn keep_revision(tx: &Tx<'_>, fragment: &str, revision: &str) -> Result<(), DbError> {
+pub fn becomes_former(tx: &Tx<'_>, fragment: &str, revision: &str) -> Result<(), DbError> {
     for sql in [
         "INSERT INTO fragment_uses (user_kind, user_id, user_revision, fragment_id, version)
          SELECT user_kind, user_id, CAST($2 AS TEXT), fragment_id, version FROM fragment_uses
@@ -174,11 +175,11 @@ const NOTED: &str = "noted";
 pub type After = (String, Millis);
 
 /// Notes what documents behind `after` name that were stored before anybody noted it, one page of them: behind which to go
-/// on, or nothing when all are noted, now or long ago.
-pub fn note_older(tx: &Tx<'_>, kind: Kind, after: &After) -> Result<Option<After>, DbError> {
+/// on, or nothing when all are noted, now or long ago; and how many it read.
+pub fn note_older(tx: &Tx<'_>, kind: Kind, after: &After) -> Result<(Option<After>, usize), DbError> {
     let done = "SELECT 1 FROM fragment_uses WHERE user_kind = $1 AND user_id = $2";
     if tx.first(done, &[NOTED.into(), kind.word().into()], |_| Ok(()))?.is_some() {
-        return Ok(None);
+        return Ok((None, 0));
     }
     let sql = match kind {
         Kind::Part => {
@@ -204,17 +205,27 @@ pub fn note_older(tx: &Tx<'_>, kind: Kind, after: &After) -> Result<Option<After
         };
         Ok((row.text(0)?, row.int(1)?, row.text(2)?, named))
     })?;
-    for (id, _, revision, named) in page.iter().filter(|(.., named)| *named != Named::default()) {
-        note_revision(tx, kind, id, revision, named)?;
+    for (id, _, revision, named) in &page {
+        add(tx, kind, id, revision, named)?;
     }
+    let read = page.len();
     let last = page.into_iter().next_back();
     if last.is_none() {
         let sql = "INSERT INTO fragment_uses (user_kind, user_id, user_revision, fragment_id, version)
                    VALUES ($1, $2, '', '', '')";
         tx.run(sql, &[NOTED.into(), kind.word().into()])?;
     }
-    Ok(last.map(|(id, made_at, ..)| (id, made_at)))
+    Ok((last.map(|(id, made_at, ..)| (id, made_at)), read))
 }
+
+/// Of rows of `fragment_uses`, for statements that ask for the fragment and the version: the kind stands between the two in
+/// the index, which is looked into for each kind then.
+macro_rules! of_any_kind {
+    () => {
+        "user_kind IN ('part', 'fragment', 'organization')"
+    };
+}
+pub(super) use of_any_kind;
 
 #[cfg(test)]
 mod tests {
@@ -245,5 +256,22 @@ mod tests {
         let config = r#"{"\u0066ragments":["base",{"id":"base","version":"2"},{"id":"over","version":""},"base"]}"#;
         let fragments = vec![key("base", None), key("base", Some("2")), key("over", None)];
         assert_eq!(Named::by_text(config), Named { fragments, items: BTreeSet::new() });
+    }
+
+    #[test]
+    fn what_default_fragments_name() {
+        use api::pb::platform::app::v1::FragmentImport;
+        let import = |id: &str, version: &str| FragmentImport {
+            fragment_id: id.into(),
+            version: version.into(),
+            ..FragmentImport::default()
+        };
+        let key = |id: &str, version: Option<&str>| Key { id: id.into(), version: version.map(str::to_owned) };
+        let list = FragmentImportList { fragments: vec![import("base", ""), import("base", "2"), import("over", "1")] };
+        let fragments = vec![key("base", None), key("base", Some("2")), key("over", Some("1"))];
+        assert_eq!(Named::by_defaults(&hex::encode(&list.encode_to_vec())).fragments, fragments);
+        for nothing in ["", "no digits", "ff"] {
+            assert_eq!(Named::by_defaults(nothing), Named::default(), "{nothing:?}");
+        }
     }
 }

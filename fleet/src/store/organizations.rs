@@ -137,7 +137,7 @@ pub fn delete(
     }
     let own = fragments::of_organization(tx, id)?;
     for fragment in &own {
-        if fragment_users::dependents(tx, fragment)?.elsewhere > 0 {
+        if fragment_users::dependents(fragment).count(tx)?.elsewhere > 0 {
             return Err(Refusal::precondition(format!(
                 "other organizations use the public fragment {:?} ({}): make it private first",
                 fragment.name, fragment.id
@@ -146,7 +146,7 @@ pub fn delete(
     }
     let items = registry::of_organization(tx, id)?;
     for item in &items {
-        if registry_users::dependents(tx, item)?.elsewhere > 0 {
+        if registry_users::dependents(item).count(tx)?.elsewhere > 0 {
             return Err(Refusal::precondition(format!(
                 "other organizations use the public registry item {:?}: make it private first",
                 item.item_id()

@@ -216,10 +216,8 @@ pub fn delete(
 ) -> Result<(), Refusal> {
     let old = get(tx, granted.id())?.ok_or_else(|| Refusal::not_found("registry item", ""))?;
     may_touch(granted, &old)?;
-    let dependents = registry_users::dependents(tx, &old)?;
-    if !dependents.is_empty() {
-        let list = dependents.list();
-        return Err(Refusal::precondition(format!("the registry item is in use: take it out of {list} first")));
+    if let Some(who) = registry_users::dependents(&old).told(tx)? {
+        return Err(Refusal::precondition(format!("the registry item is in use: {who}")));
     }
     remove(tx, &old.id)?;
     news::tell(tx, News::Tree);

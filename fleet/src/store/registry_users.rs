@@ -5,7 +5,7 @@
 
 use super::{
     DbError, Tx,
-    dependents::{self, Dependents},
+    dependents::Dependents,
     registry::{PRIVATE, Stored},
 };
 
@@ -22,27 +22,29 @@ pub struct Usage {
     pub organizations_elsewhere: i64,
 }
 
+/// A revision ('' is the present one) is used by who names it, and the present one by who names the newest.
+pub(super) const USAGE: &str = "WITH RECURSIVE named (kind, id, revision) AS (
+         SELECT user_kind, user_id, user_revision FROM registry_uses
+         WHERE name = $2 AND (owner = $1 OR owner = $3)
+         UNION
+         SELECT u.user_kind, u.user_id, u.user_revision
+         FROM named n JOIN fragments f ON n.kind = 'fragment' AND f.id = n.id
+              CROSS JOIN fragment_uses u
+         WHERE u.fragment_id = n.id AND u.user_kind IN ('part', 'fragment')
+           AND u.version IN (n.revision, CASE n.revision WHEN '' THEN f.revision ELSE n.revision END)
+     )
+     SELECT COUNT(DISTINCT p.machine_id), COUNT(DISTINCT l.organization_id),
+            COUNT(DISTINCT CASE WHEN l.organization_id <> $1 THEN p.machine_id END),
+            COUNT(DISTINCT CASE WHEN l.organization_id <> $1 THEN l.organization_id END)
+     FROM named n JOIN parts p ON p.id = n.id JOIN machines m ON m.id = p.machine_id
+          JOIN locations l ON l.id = m.location_id
+     WHERE n.kind = 'part' AND ($4 = 0 OR l.organization_id = $1)";
+
 /// Counts.
 pub fn usage(tx: &Tx<'_>, item: &Stored) -> Result<Usage, DbError> {
-    // A revision ('' is the present one) is used by who names it, and the present one by who names the newest.
-    let sql = "WITH RECURSIVE named (kind, id, revision) AS (
-                   SELECT user_kind, user_id, user_revision FROM registry_uses
-                   WHERE name = $2 AND (owner = $1 OR owner = $3)
-                   UNION
-                   SELECT u.user_kind, u.user_id, u.user_revision
-                   FROM named n JOIN fragments f ON n.kind = 'fragment' AND f.id = n.id
-                        JOIN fragment_uses u ON u.fragment_id = n.id
-                             AND (u.version = n.revision OR (n.revision = '' AND u.version = f.revision))
-               )
-               SELECT COUNT(DISTINCT p.machine_id), COUNT(DISTINCT l.organization_id),
-                      COUNT(DISTINCT CASE WHEN l.organization_id <> $1 THEN p.machine_id END),
-                      COUNT(DISTINCT CASE WHEN l.organization_id <> $1 THEN l.organization_id END)
-               FROM named n JOIN parts p ON p.id = n.id JOIN machines m ON m.id = p.machine_id
-                    JOIN locations l ON l.id = m.location_id
-               WHERE n.kind = 'part' AND ($4 = 0 OR l.organization_id = $1)";
     let args =
         [(&*item.organization).into(), (&*item.name).into(), item.owner().into(), (item.visibility == PRIVATE).into()];
-    let counted = tx.first(sql, &args, |row| {
+    let counted = tx.first(USAGE, &args, |row| {
         Ok(Usage {
             machines: row.int(0)?,
             organizations: row.int(1)?,
@@ -54,6 +56,6 @@ pub fn usage(tx: &Tx<'_>, item: &Stored) -> Result<Usage, DbError> {
 }
 
 /// Who keeps it from being deleted.
-pub(super) fn dependents(tx: &Tx<'_>, item: &Stored) -> Result<Dependents, DbError> {
-    dependents::on_item(tx, &item.organization, item.visibility == PRIVATE, item.owner(), &item.name)
+pub(super) fn dependents(item: &Stored) -> Dependents<'_> {
+    Dependents::on_item(&item.organization, item.visibility == PRIVATE, item.owner(), &item.name)
 }

@@ -13,13 +13,17 @@ struct Scene {
 }
 
 impl Scene {
-    /// Both names were taken out again: nothing that is there now leads to `base` or to the module it names.
     async fn new() -> Self {
+        Self::with([FragmentVisibility::Private; 3]).await
+    }
+
+    /// Both names were taken out again: nothing that is there now leads to `base` or to the module it names.
+    async fn with(visibilities: [FragmentVisibility; 3]) -> Self {
         let world = World::new().await;
         let owner = world.owner("Acme").await;
         let mut ids = Vec::new();
-        for name in ["base", "over", "top"] {
-            ids.push(owner.fragment(name, FragmentVisibility::Private).await);
+        for (name, visibility) in ["base", "over", "top"].into_iter().zip(visibilities) {
+            ids.push(owner.fragment(name, visibility).await);
         }
         let [base, over, top] = ids.try_into().unwrap();
         let location = owner.location("North", None).await;
@@ -71,11 +75,14 @@ impl Scene {
         got.item.unwrap().total_robot_usage
     }
 
-    fn part_is_bound_to(&self, revision: &str, fragment: &str) -> String {
-        let Self { part, .. } = self;
+    /// How a refusal names the part; `bound` is where it is bound to a former revision.
+    fn part(&self, bound: Option<(&str, &str)>) -> String {
+        let by = bound.map(|(revision, fragment)| format!(" (by revision {revision} of fragment {fragment})"));
         format!(
-            "{:?} of machine \"arm\" ({}), by revision {revision} of fragment {fragment}, first",
-            part.name, part.id
+            "take it out of part {:?} of machine \"arm\" ({}){} first, or name another revision there",
+            self.part.name,
+            self.part.id,
+            by.unwrap_or_default()
         )
     }
 }
@@ -93,31 +100,17 @@ async fn what_a_former_revision_names_stays_while_somebody_is_bound_to_it() {
         owner.configure(part, &names(fragment, revision)).await;
         assert_eq!(scene.machines().await, 1, "revision {revision} of {fragment}");
         let [_, module] = scene.refusals().await;
-        assert!(module.ends_with(&scene.part_is_bound_to(revision, fragment)), "{module}");
+        assert!(module.ends_with(&scene.part(Some((revision, fragment)))), "{module}");
     }
     // Of `base` itself: by those that named it. Its own user is named as one.
     let [itself, _] = scene.refusals().await;
-    assert!(itself.ends_with(&format!("{:?} of machine \"arm\" ({}) first", part.name, part.id)), "{itself}");
+    assert!(itself.ends_with(&scene.part(None)), "{itself}");
     owner.configure(part, &names(top, "2")).await;
     let [through, _] = scene.refusals().await;
-    assert!(through.ends_with(&scene.part_is_bound_to("2", top)), "{through}");
-
-    // An older server noted nothing of this: it is found out at the start.
-    for table in ["DELETE FROM registry_uses", "DELETE FROM fragment_uses"] {
-        let forget = move |tx: &fleet::store::Tx<'_>| tx.run(table, &[]);
-        scene.world.server.context.store.write::<_, fleet::store::DbError>(forget).await.unwrap();
-    }
-    assert_eq!(scene.machines().await, 0);
-    let Scene { world, owner, part, base, over, top } = scene;
-    let world = world.restart().await;
-    let client = world.login("api-key", &owner.key_id, &owner.key).await.unwrap();
-    let scene = Scene { world, owner: Owner { client, ..owner }, part, base, over, top };
-    assert_eq!(scene.machines().await, 1);
-    let [through, _] = scene.refusals().await;
-    assert!(through.ends_with(&scene.part_is_bound_to("2", &scene.top)), "{through}");
+    assert!(through.ends_with(&scene.part(Some(("2", top)))), "{through}");
 
     // Bound to what names nothing any more.
-    scene.owner.configure(&scene.part, &names(&scene.over, "4")).await;
+    owner.configure(part, &names(over, "4")).await;
     assert_eq!(scene.machines().await, 0);
     delete_fragment(&scene.owner.client, &scene.base).await.unwrap();
     let request = DeleteRegistryItemRequest { item_id: "acme:camera".into() };
@@ -139,7 +132,7 @@ async fn an_organizations_default_fragments_are_bound_to_a_revision_as_parts_are
     let bound = FragmentImport { fragment_id: scene.top.clone(), version: "2".into(), ..Default::default() };
     propose(vec![bound]).await;
     for refused in scene.refusals().await {
-        let who = format!("default fragments of organization \"Acme\", by revision 2 of fragment {}", scene.top);
+        let who = format!("default fragments of organization \"Acme\" (by revision 2 of fragment {})", scene.top);
         assert!(refused.contains(&who), "{refused}");
     }
     propose(Vec::new()).await;
@@ -149,11 +142,82 @@ async fn an_organizations_default_fragments_are_bound_to_a_revision_as_parts_are
 
 #[tokio::test]
 async fn who_may_not_use_a_fragment_keeps_nothing_of_it() {
+    use FragmentVisibility::{Private, Public};
+    // What `base` and the former revision of `over` are, what `over` is made at the end, and whether strangers depend on it.
+    for (base, former, over, depend) in [
+        (Private, Public, None, false),
+        (Public, Private, None, false),
+        (Public, Private, Some(Public), false),
+        (Public, Public, None, true),
+    ] {
+        let scene = Scene::with([base, former, Private]).await;
+        if let Some(visibility) = over {
+            let show = UpdateFragmentRequest {
+                id: scene.over.clone(),
+                name: "over".into(),
+                visibility: Some(visibility.into()),
+                ..UpdateFragmentRequest::default()
+            };
+            scene.owner.client.app::<_, UpdateFragmentResponse>("UpdateFragment", show).await.unwrap();
+        }
+        let stranger = scene.world.owner("Strangers").await;
+        let location = stranger.location("South", None).await;
+        let theirs = stranger.main_part(&stranger.machine(&location, "leg").await).await;
+        stranger.configure(&theirs, &names(&scene.over, "2")).await;
+        match delete_fragment(&scene.owner.client, &scene.base).await {
+            Ok(_) => assert!(!depend, "{base:?} {former:?} {over:?}"),
+            Err(refused) => {
+                assert!(depend && refused.code() == FailedPrecondition, "{base:?} {former:?} {over:?}: {refused}");
+                let others = "take it out of 1 in other organizations first, or name another revision there; \
+                              others lose it when it is made private";
+                assert!(refused.message().ends_with(others), "{refused}");
+            }
+        }
+        scene.world.end().await;
+    }
+}
+
+/// Everything that is noted.
+async fn noted(world: &World) -> Vec<String> {
+    let mut noted = Vec::new();
+    for sql in [
+        "SELECT user_kind || ' ' || user_id || ' ' || user_revision || ' ' || fragment_id || ' ' || version
+         FROM fragment_uses",
+        "SELECT user_kind || ' ' || user_id || ' ' || user_revision || ' ' || owner || ' ' || name FROM registry_uses",
+    ] {
+        let all = |tx: &fleet::store::Tx<'_>| tx.all(sql, &[], |row| row.text(0));
+        noted.extend(world.server.context.store.read::<_, fleet::store::DbError>(all).await.unwrap());
+    }
+    noted.sort_unstable();
+    noted
+}
+
+#[tokio::test]
+async fn what_an_older_server_did_not_note_is_found_out_at_the_start() {
     let scene = Scene::new().await;
-    let stranger = scene.world.owner("Strangers").await;
-    let location = stranger.location("South", None).await;
-    let theirs = stranger.main_part(&stranger.machine(&location, "leg").await).await;
-    stranger.configure(&theirs, &names(&scene.over, "2")).await;
-    delete_fragment(&scene.owner.client, &scene.base).await.unwrap();
-    scene.world.end().await;
+    let Scene { world, owner, part, base, over, top } = &scene;
+    owner.configure(part, &names(top, "2")).await;
+    let bound = FragmentImport { fragment_id: over.clone(), version: "3".into(), ..Default::default() };
+    let request = UpdateOrganizationRequest {
+        organization_id: owner.organization.clone(),
+        default_fragments: Some(FragmentImportList { fragments: vec![bound] }),
+        ..UpdateOrganizationRequest::default()
+    };
+    owner.client.app::<_, UpdateOrganizationResponse>("UpdateOrganization", request).await.unwrap();
+    // More than what is read at once, of parts and of revisions, those of one fragment too.
+    let location = owner.location("South", None).await;
+    for n in 0..60 {
+        let part = owner.main_part(&owner.machine(&location, &format!("arm {n}")).await).await;
+        owner.part.configure(&names(base, &n.to_string())).await;
+        scene.change(over, "over", &names(base, &n.to_string())).await;
+    }
+    let before = noted(world).await;
+    assert!(before.len() > 120, "{before:?}");
+    for table in ["DELETE FROM registry_uses", "DELETE FROM fragment_uses"] {
+        let forget = move |tx: &fleet::store::Tx<'_>| tx.run(table, &[]);
+        world.server.context.store.write::<_, fleet::store::DbError>(forget).await.unwrap();
+    }
+    let world = scene.world.restart().await;
+    assert_eq!(noted(&world).await, before);
+    world.end().await;
 }

@@ -60,7 +60,11 @@ async fn what_is_used_stays_and_what_is_not_leaves_nothing_behind() {
     assert_eq!(item(&owner.client, "acme:camera").await.unwrap().total_external_robot_usage, 1);
     let request = DeleteRegistryItemRequest { item_id: "acme:camera".into() };
     let refused = owner.client.app::<_, DeleteRegistryItemResponse>("DeleteRegistryItem", request).await.unwrap_err();
-    assert!(refused.message().contains("1 more") && !refused.message().contains("leg"), "{}", refused.message());
+    assert!(
+        refused.message().contains("1 in other organizations") && !refused.message().contains("leg"),
+        "{}",
+        refused.message()
+    );
     show(&owner.client, "acme:camera", Visibility::Private).await.unwrap();
 
     assert_eq!(artifacts(&world, "sha256").len(), 2);
