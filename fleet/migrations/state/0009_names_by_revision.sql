@@ -1,4 +1,4 @@
--- Which fragments documents name, and by which revision: who must hear of a change, and who keeps what from being deleted.
+-- Which fragments documents name, and by which revision: who keeps what from being deleted.
 -- A document is a part's configuration, a fragment's, or an organization's default fragments. `user_revision` is '' for what
 -- it is now, else the former revision of a fragment; `version` is '' where the newest one is meant. What was stored before
 -- is noted by the program: SQL cannot read configurations.
