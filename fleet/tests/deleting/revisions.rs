@@ -208,7 +208,7 @@ async fn what_an_older_server_did_not_note_is_found_out_at_the_start() {
     let location = owner.location("South", None).await;
     for n in 0..60 {
         let part = owner.main_part(&owner.machine(&location, &format!("arm {n}")).await).await;
-        owner.part.configure(&names(base, &n.to_string())).await;
+        owner.configure(&part, &names(base, &n.to_string())).await;
         scene.change(over, "over", &names(base, &n.to_string())).await;
     }
     let before = noted(world).await;
