@@ -1,9 +1,10 @@
 //! Parse, build, serve, drain.
 
 use std::{
+    env,
     error::Error,
     fs,
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
     os::unix::fs::PermissionsExt,
     path::Path,
     process::ExitCode,
@@ -187,11 +188,13 @@ fn metrics_token(path: &Path) -> Result<Secret, Failure> {
     }
 }
 
-/// What is told, from the environment (RUST_LOG); how, from the command line.
+/// What is told, from the environment (RUST_LOG); how, from the command line. In colours for people only, who may forbid
+/// it (NO_COLOR).
 fn log(format: LogFormat) {
     let told = tracing_subscriber::EnvFilter::try_from_default_env();
     let told = told.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    let log = tracing_subscriber::fmt().with_env_filter(told).with_writer(io::stderr);
+    let plain = env::var_os("NO_COLOR").is_some_and(|said| !said.is_empty()) || !io::stderr().is_terminal();
+    let log = tracing_subscriber::fmt().with_env_filter(told).with_ansi(!plain).with_writer(io::stderr);
     match format {
         LogFormat::Text => log.init(),
         LogFormat::Json => log.json().flatten_event(true).init(),

@@ -27,7 +27,7 @@ pub async fn finish(context: &Context) -> Result<(), DbError> {
             (after, read) = (next, read + more);
         }
     }
-    if read > 0 {
+    if read >= TOLD_EVERY {
         tracing::info!(documents = read, "what older configurations name is noted");
     }
     Ok(())

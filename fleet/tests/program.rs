@@ -273,6 +273,23 @@ async fn stops_in_order_when_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_goes_to_a_file_has_no_colours() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let (_, key_id, key) = init(&data);
+    let log = folder.path().join("log");
+    let file = fs::File::create(&log).unwrap();
+    let mut server =
+        Server::start_with(&data, |command| command.env_remove("NO_COLOR").env("RUST_LOG", "fleet=debug").stderr(file));
+    let client = server.client(&key_id, &key).await;
+    client.app::<_, ListOrganizationsResponse>("ListOrganizations", ListOrganizationsRequest {}).await.unwrap();
+    terminate(&server);
+    assert_eq!(server.process.wait().unwrap().code(), Some(0));
+    let told = fs::read_to_string(&log).unwrap();
+    assert!(told.contains("/platform.app.v1.AppService/ListOrganizations") && !told.contains('\u{1b}'), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_stream_is_told_of_the_end_and_a_call_under_way_is_finished() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
