@@ -86,7 +86,7 @@ const HISTORY_PAGE: i64 = 100;
 pub(super) fn run(session: &Session, verb: Verb, output: &mut Output) -> Result<(), Failure> {
     match verb {
         Verb::List => output.list(
-            &fragments(session)?,
+            &fragments(session, None)?,
             ["name", "id", "parts", "last updated"],
             "There is no fragment yet; make one with `fragment create NAME FILE`.",
             |one| {
@@ -162,8 +162,8 @@ fn history(session: &Session, id: String, output: &mut Output) -> Result<(), Fai
 }
 
 /// The organization's own, whoever may see them.
-fn fragments(session: &Session) -> Result<Vec<app::Fragment>, Failure> {
-    let organization_id = find::organization(session, None)?.id;
+fn fragments(session: &Session, organization: Option<&str>) -> Result<Vec<app::Fragment>, Failure> {
+    let organization_id = find::organization(session, organization)?.id;
     let all = [Visibility::Private, Visibility::Public, Visibility::Unlisted].map(Visibility::number);
     let request = app::ListFragmentsRequest {
         organization_id: organization_id.clone(),
@@ -176,10 +176,16 @@ fn fragments(session: &Session) -> Result<Vec<app::Fragment>, Failure> {
 }
 
 fn id_of(session: &Session, given: &str) -> Result<String, Failure> {
+    id_in(session, None, given)
+}
+
+/// By its id, or by the name that it has in the organization.
+pub(super) fn id_in(session: &Session, organization: Option<&str>, given: &str) -> Result<String, Failure> {
     if find::is_id(given) {
         return Ok(given.to_owned());
     }
-    find::only(fragments(session)?, "fragment", Some(given), |one| (&one.id, &one.name), "use its id").map(|one| one.id)
+    find::only(fragments(session, organization)?, "fragment", Some(given), |one| (&one.id, &one.name), "use its id")
+        .map(|one| one.id)
 }
 
 /// A configuration as the wire has it.

@@ -4,6 +4,7 @@ use api::pb::platform::app::v1::{self as app, app_service};
 use clap::Subcommand;
 use serde_json::json;
 
+use super::fragment;
 use crate::{failure::Failure, find, output::Output, session::Session, when::moment};
 
 #[derive(Subcommand)]
@@ -30,6 +31,19 @@ pub(crate) enum Verb {
         /// Public namespace; can be set once
         #[arg(long)]
         namespace: Option<String>,
+        /// New region, a word of your own
+        #[arg(long)]
+        region: Option<String>,
+        /// New customer id, a word of your own
+        #[arg(long, value_name = "ID")]
+        cid: Option<String>,
+        /// What new machines begin with: the name or id of a fragment, @ and a number bind it to that revision; give it once
+        /// for each, in place of those before
+        #[arg(long = "default-fragment", value_name = "FRAGMENT[@REVISION]")]
+        default_fragments: Vec<String>,
+        /// New machines begin with nothing
+        #[arg(long, conflicts_with = "default_fragments")]
+        no_default_fragments: bool,
     },
     /// Say whether a public namespace is still to be had
     Namespace {
@@ -85,12 +99,23 @@ pub(super) fn run(session: &Session, verb: Verb, output: &mut Output) -> Result<
             let made = session.change("could not make the organization", app_service::CREATE_ORGANIZATION, &request)?;
             show(output, &made.organization.unwrap_or_default())
         }
-        Verb::Update { organization, name, namespace } => {
+        Verb::Update { organization, name, namespace, region, cid, default_fragments, no_default_fragments } => {
             let organization_id = find::organization(session, Some(&organization))?.id;
+            let default_fragments = match (default_fragments.as_slice(), no_default_fragments) {
+                ([], false) => None,
+                (given, _) => {
+                    let import = |given: &String| import(session, &organization_id, given);
+                    let fragments = given.iter().map(import).collect::<Result<_, _>>()?;
+                    Some(app::FragmentImportList { fragments })
+                }
+            };
             let request = app::UpdateOrganizationRequest {
                 organization_id,
                 name,
                 public_namespace: namespace,
+                region,
+                cid,
+                default_fragments,
                 ..Default::default()
             };
             let changed =
@@ -100,14 +125,29 @@ pub(super) fn run(session: &Session, verb: Verb, output: &mut Output) -> Result<
     }
 }
 
+/// A fragment that new machines begin with: `NAME-OR-ID[@REVISION]`.
+fn import(session: &Session, organization: &str, given: &str) -> Result<app::FragmentImport, Failure> {
+    let bound = given.rsplit_once('@').filter(|(_, revision)| revision.parse::<u64>().is_ok());
+    let (fragment, version) = bound.unwrap_or((given, ""));
+    let fragment_id = fragment::id_in(session, Some(organization), fragment)?;
+    Ok(app::FragmentImport { fragment_id, version: version.to_owned(), ..Default::default() })
+}
+
+/// What was never given is not shown.
 fn show(output: &mut Output, one: &app::Organization) -> Result<(), Failure> {
-    output.one(
-        one,
-        &[
-            ("name", one.name.clone()),
-            ("id", one.id.clone()),
-            ("namespace", one.public_namespace.clone()),
-            ("created", moment(one.created_on.as_ref())),
-        ],
-    )
+    let defaults = one.default_fragments.iter().flat_map(|list| &list.fragments);
+    let defaults = defaults.map(|one| match &*one.version {
+        "" => one.fragment_id.clone(),
+        version => format!("{}@{version}", one.fragment_id),
+    });
+    let given = [
+        ("region", one.default_region.clone()),
+        ("cid", one.cid.clone().unwrap_or_default()),
+        ("defaults", defaults.collect::<Vec<_>>().join(", ")),
+    ];
+    let mut lines =
+        vec![("name", one.name.clone()), ("id", one.id.clone()), ("namespace", one.public_namespace.clone())];
+    lines.extend(given.into_iter().filter(|(_, text)| !text.is_empty()));
+    lines.push(("created", moment(one.created_on.as_ref())));
+    output.one(one, &lines)
 }

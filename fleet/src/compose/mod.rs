@@ -26,7 +26,7 @@ use serde_json::{Map, Value};
 pub use self::{
     complaint::Complaint,
     library::{Fragment, Library, SaveRefusal, check_fragment, check_part, missing},
-    reference::{Key, Reference},
+    reference::{Key, Reference, reference},
 };
 use self::{complaint::Complaints, merge::merge};
 use crate::hex;

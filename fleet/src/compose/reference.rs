@@ -70,7 +70,8 @@ pub(super) fn read(list: Option<&Value>, at: &str, complaints: &mut Complaints) 
     list.iter().take(REFERENCES_MAX).enumerate().filter_map(read_one).collect()
 }
 
-fn reference(entry: &Value) -> Result<Reference, &'static str> {
+/// One entry of a `fragments` list; or what is wrong with it.
+pub fn reference(entry: &Value) -> Result<Reference, &'static str> {
     let entry = match entry {
         Value::String(id) => return Ok(Reference { key: key(id, None)?, variables: Map::new(), prefix: None }),
         Value::Object(entry) => entry,

@@ -6,7 +6,7 @@ use api::pb::platform::app::v1::{
     ListRobotsResponse, NewRobotRequest, NewRobotResponse, OnlineState, Robot, UpdateRobotRequest, UpdateRobotResponse,
 };
 
-use super::{input, keys, locations::or_default, part_secrets::Fresh, parts};
+use super::{default_fragments, input, keys, locations::or_default, part_secrets::Fresh, parts};
 use crate::{
     authn::Caller,
     authz::{Permission, ResourceKind, Target, right},
@@ -19,11 +19,12 @@ use crate::{
     store::{
         DbError, keys as stored_keys,
         machines::{self, Stored},
-        parts as stored_parts,
+        organizations, parts as stored_parts,
     },
 };
 
-/// NewRobot, with its main part and that part's first secret.
+/// NewRobot, with its main part and that part's first secret. The main part begins with the organization's default
+/// fragments.
 pub async fn create(context: &Context, caller: Caller, request: NewRobotRequest) -> Result<NewRobotResponse, Refusal> {
     let location = or_default(context, &caller, &request.location).await?;
     let granted = context.authz.location::<right::WriteLocation>(&caller, &location).await?;
@@ -33,7 +34,12 @@ pub async fn create(context: &Context, caller: Caller, request: NewRobotRequest)
     let created = context.store.write::<_, Refusal>(move |tx| {
         let part_name = main_part_of(&name);
         let label = input::dns_label(&part_name);
-        let main = stored_parts::New { id: &part, name: &part_name, label: &label, main: true, secret: fresh.stored() };
+        let organization = organizations::get(tx, granted.organization())?;
+        let defaults = organization.and_then(|organization| organization.default_fragments);
+        let defaults = defaults.as_deref().and_then(default_fragments::kept).unwrap_or_default();
+        let (config, secret) = (default_fragments::configuration(&defaults), fresh.stored());
+        let main =
+            stored_parts::New { id: &part, name: &part_name, label: &label, main: true, config: &config, secret };
         machines::create(tx, &granted, &id, &name, &main, now)
     });
     created.await?;

@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod apps;
 pub mod configuration;
+mod default_fragments;
 pub mod device;
 pub mod encoded_part;
 pub mod fragments;

@@ -4,24 +4,19 @@ use std::collections::BTreeSet;
 
 use api::pb::platform::app::v1::{
     CreateOrganizationRequest, CreateOrganizationResponse, DeleteOrganizationRequest, DeleteOrganizationResponse,
-    FragmentImport, FragmentImportList, GetOrganizationNamespaceAvailabilityRequest,
-    GetOrganizationNamespaceAvailabilityResponse, GetOrganizationRequest, GetOrganizationResponse,
-    ListOrganizationsRequest, ListOrganizationsResponse, Organization, UpdateOrganizationRequest,
-    UpdateOrganizationResponse,
+    GetOrganizationNamespaceAvailabilityRequest, GetOrganizationNamespaceAvailabilityResponse, GetOrganizationRequest,
+    GetOrganizationResponse, ListOrganizationsRequest, ListOrganizationsResponse, Organization,
+    UpdateOrganizationRequest, UpdateOrganizationResponse,
 };
-use prost::Message;
 
-use super::input;
+use super::{default_fragments, input};
 use crate::{
     artifacts::sweep,
     authn::{Caller, Who},
     authz::{Permission, Target, right},
     clock::timestamp,
-    compose::Key,
     context::Context,
-    documents, hex, ids,
-    limits::FRAGMENTS_PER_CONFIG_MAX,
-    people,
+    ids, people,
     refusal::Refusal,
     store::{
         fragments, keys,
@@ -106,13 +101,13 @@ pub async fn update(
     for (field, text) in [("region", &request.region), ("cid", &request.cid)] {
         text.as_deref().map(|text| input::printable(field, text)).transpose()?;
     }
-    let defaults = request.default_fragments.as_ref().map(defaults).transpose()?.unwrap_or_default();
+    let defaults = request.default_fragments.as_ref().map(default_fragments::checked).transpose()?.unwrap_or_default();
     let change = Change {
         name,
         public_namespace,
         region: request.region,
         cid: request.cid,
-        default_fragments: request.default_fragments.map(|list| hex::encode(&list.encode_to_vec())),
+        default_fragments: request.default_fragments.as_ref().map(default_fragments::to_keep),
     };
     let now = context.clock.now();
     let updated = context.store.write::<_, Refusal>(move |tx| {
@@ -136,27 +131,6 @@ pub async fn update(
         organizations::get(tx, granted.id())?.ok_or_else(missing)
     });
     Ok(UpdateOrganizationResponse { organization: Some(message(updated.await?, true)) })
-}
-
-/// The fragments that an organization proposes for new machines, as far as the request itself tells whether they are
-/// possible. They are kept for who makes machines: nothing here puts them in.
-fn defaults(list: &FragmentImportList) -> Result<Vec<Key>, Refusal> {
-    const ID: &str = "default_fragments.fragments.fragment_id";
-    let count = list.fragments.len();
-    if count > FRAGMENTS_PER_CONFIG_MAX {
-        let why = format_args!("has {count} entries: at most {FRAGMENTS_PER_CONFIG_MAX} are kept");
-        return Err(Refusal::invalid("default_fragments.fragments", why));
-    }
-    let key = |import: &FragmentImport| {
-        if !ids::is_id(&import.fragment_id) {
-            return Err(Refusal::unfit(ID, &import.fragment_id, "give the id of a fragment, a UUID in lowercase"));
-        }
-        input::printable("default_fragments.fragments.version", &import.version)?;
-        input::printable("default_fragments.fragments.prefix", import.prefix.as_deref().unwrap_or_default())?;
-        let version = input::given(Some(&import.version)).map(str::to_owned);
-        Ok(Key { id: import.fragment_id.clone(), version })
-    };
-    list.fragments.iter().map(key).collect()
 }
 
 /// DeleteOrganization: one without locations.
@@ -201,8 +175,7 @@ fn namespace(given: &str) -> Result<String, Refusal> {
 }
 
 fn message(stored: Stored, writes: bool) -> Organization {
-    let default_fragments = stored.default_fragments.as_deref().and_then(hex::decode);
-    let default_fragments = default_fragments.and_then(|bytes| FragmentImportList::decode(&*bytes).ok());
+    let defaults = stored.default_fragments.as_deref().and_then(default_fragments::kept);
     Organization {
         id: stored.id,
         name: stored.name,
@@ -210,19 +183,7 @@ fn message(stored: Stored, writes: bool) -> Organization {
         public_namespace: stored.public_namespace.unwrap_or_default(),
         default_region: stored.region,
         cid: stored.cid,
-        default_fragments: if writes { default_fragments } else { default_fragments.map(masked) },
+        default_fragments: if writes { defaults } else { defaults.map(default_fragments::masked) },
         allowed_login_methods: None,
     }
-}
-
-/// What is given to the fragments' variables is hidden, as in configurations: it may be passwords.
-fn masked(mut list: FragmentImportList) -> FragmentImportList {
-    let mask = || prost_types::Value { kind: Some(prost_types::value::Kind::StringValue(documents::MASK.into())) };
-    for fragment in &mut list.fragments {
-        #[allow(deprecated, reason = "old clients give variables as text")]
-        fragment.variables.values_mut().for_each(|value| *value = documents::MASK.into());
-        let given = fragment.fragment_variables.iter_mut().flat_map(|given| given.fields.values_mut());
-        given.for_each(|value| *value = mask());
-    }
-    list
 }

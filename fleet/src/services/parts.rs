@@ -113,7 +113,8 @@ pub async fn create(
     let (made, now) = (id.clone(), context.clock.now());
     let created = context.store.write::<_, Refusal>(move |tx| {
         let label = input::dns_label(&name);
-        let new = parts::New { id: &id, name: &name, label: &label, main: false, secret: fresh.stored() };
+        let secret = fresh.stored();
+        let new = parts::New { id: &id, name: &name, label: &label, main: false, config: "{}", secret };
         parts::create(tx, &granted, &new, now)
     });
     created.await?;

@@ -109,6 +109,11 @@ pub fn note_defaults(tx: &Tx<'_>, organization: &str, list: &str) -> Result<(), 
     note(tx, Kind::Organization, organization, &Named::by_defaults(list))
 }
 
+/// Notes what a new part's configuration names.
+pub fn note_new_part(tx: &Tx<'_>, id: &str, config: &str) -> Result<(), DbError> {
+    add(tx, Kind::Part, id, "", &Named::by_text(config))
+}
+
 /// Adds what is not noted of it yet.
 fn add(tx: &Tx<'_>, kind: Kind, id: &str, revision: &str, named: &Named) -> Result<(), DbError> {
     for key in &named.fragments {

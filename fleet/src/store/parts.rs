@@ -101,11 +101,13 @@ pub struct New<'a> {
     pub label: &'a str,
     /// Every machine has exactly one main part.
     pub main: bool,
+    /// Its configuration, JSON text.
+    pub config: &'a str,
     /// What its device signs in with.
     pub secret: secrets::New<'a>,
 }
 
-/// Adds a part to a machine, with an empty configuration.
+/// Adds a part to a machine.
 pub fn create(
     tx: &Tx<'_>,
     granted: &Granted<Machine, right::WriteRobot>,
@@ -123,8 +125,10 @@ pub fn create(
 pub(super) fn insert(tx: &Tx<'_>, machine: &str, new: &New<'_>, now: Millis) -> Result<(), DbError> {
     let dns_name = free_label(tx, machine, new.label)?;
     let sql = "INSERT INTO parts (id, machine_id, name, dns_name, main, config, updated_at, created_at)
-               VALUES ($1, $2, $3, $4, $5, '{}', $6, $6)";
-    tx.run(sql, &[new.id.into(), machine.into(), new.name.into(), (&dns_name).into(), new.main.into(), now.into()])?;
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $7)";
+    let (main, config) = (new.main.into(), new.config.into());
+    tx.run(sql, &[new.id.into(), machine.into(), new.name.into(), (&dns_name).into(), main, config, now.into()])?;
+    naming::note_new_part(tx, new.id, new.config)?;
     secrets::insert_for_part(tx, new.id, &new.secret, now)
 }
 

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use api::pb::platform::app::v1::*;
+use serde_json::json;
 use tokio::sync::Barrier;
 use tonic::Code;
 
@@ -206,6 +207,7 @@ async fn default_fragments_are_there_and_may_be_used() {
     };
     let nothing = "00000000-0000-4000-8000-000000000000";
     let odd = FragmentImport { prefix: Some("a\0b".into()), ..import(&own, "") };
+    let long = FragmentImport { prefix: Some("x".repeat(61)), ..import(&own, "") };
     let table = [
         ("its own and one that is public", vec![import(&own, ""), import(&shared, "1")], Ok(2)),
         ("no id", vec![import("", "")], Err(Code::InvalidArgument)),
@@ -215,6 +217,7 @@ async fn default_fragments_are_there_and_may_be_used() {
         ("a version that never was", vec![import(&own, "9")], Err(Code::NotFound)),
         ("a version with a bell", vec![import(&own, "\u{7}")], Err(Code::InvalidArgument)),
         ("a prefix with NUL", vec![odd], Err(Code::InvalidArgument)),
+        ("a prefix that is no beginning of a name", vec![long], Err(Code::InvalidArgument)),
         ("too many", vec![import(&own, ""); 101], Err(Code::InvalidArgument)),
     ];
     for (case, fragments, expected) in table {
@@ -222,5 +225,68 @@ async fn default_fragments_are_there_and_may_be_used() {
         assert_eq!(update(&owner.client, of(&owner)).await.unwrap().default_fragments.unwrap().fragments.len(), 2);
     }
     assert_eq!(set(Vec::new()).await, Ok(0));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_new_machine_begins_with_its_organizations_default_fragments() {
+    let world = World::new().await;
+    let owner = world.owner("Acme").await;
+    let place = owner.location("Hall", None).await;
+    let machine = async |name: &str| {
+        let machine = owner.machine(&place, name).await;
+        let request = GetRobotPartsRequest { robot_id: machine.clone() };
+        let parts: GetRobotPartsResponse = owner.client.app("GetRobotParts", request).await.unwrap();
+        let config = parts.parts[0].robot_config_json.clone().unwrap();
+        (machine, serde_json::from_str::<serde_json::Value>(&config).unwrap())
+    };
+    assert_eq!(machine("before").await.1, json!({}));
+
+    let (base, bound) = (
+        owner.fragment("base", FragmentVisibility::Private).await,
+        owner.fragment("bound", FragmentVisibility::Private).await,
+    );
+    let text = |text: &str| prost_types::Value { kind: Some(prost_types::value::Kind::StringValue(text.into())) };
+    #[allow(deprecated, reason = "old clients give variables as text")]
+    let imports = vec![
+        FragmentImport { fragment_id: base.clone(), ..Default::default() },
+        FragmentImport {
+            fragment_id: bound.clone(),
+            version: "1".into(),
+            prefix: Some("left".into()),
+            variables: [("old".to_owned(), "a".to_owned()), ("both".to_owned(), "b".to_owned())].into(),
+            fragment_variables: Some(prost_types::Struct { fields: [("both".to_owned(), text("c"))].into() }),
+        },
+    ];
+    let defaults =
+        UpdateOrganizationRequest { default_fragments: Some(FragmentImportList { fragments: imports }), ..of(&owner) };
+    update(&owner.client, defaults).await.unwrap();
+    let (with, config) = machine("with").await;
+    let expected = json!({ "fragments": [
+        { "id": base },
+        { "id": bound, "version": "1", "prefix": "left", "variables": { "old": "a", "both": "c" } },
+    ]});
+    assert_eq!(config, expected);
+    let part: NewRobotPartResponse = owner
+        .client
+        .app("NewRobotPart", NewRobotPartRequest { robot_id: with.clone(), part_name: "arm".into() })
+        .await
+        .unwrap();
+    let got: GetRobotPartResponse =
+        owner.client.app("GetRobotPart", GetRobotPartRequest { id: part.part_id }).await.unwrap();
+    assert_eq!(got.part.unwrap().robot_config_json.as_deref(), Some("{}"), "machines begin so, further parts do not");
+
+    // The machine names them by itself now: they stay when the organization proposes nothing any more.
+    let none = UpdateOrganizationRequest { default_fragments: Some(FragmentImportList::default()), ..of(&owner) };
+    update(&owner.client, none).await.unwrap();
+    let delete = async |id: &str| {
+        let request = DeleteFragmentRequest { id: id.into() };
+        owner.client.app::<_, DeleteFragmentResponse>("DeleteFragment", request).await.map_err(|refused| refused.code())
+    };
+    assert_eq!(delete(&bound).await.err(), Some(Code::FailedPrecondition));
+    assert_eq!(machine("after").await.1, json!({}));
+    let gone = DeleteRobotRequest { id: with };
+    owner.client.app::<_, DeleteRobotResponse>("DeleteRobot", gone).await.unwrap();
+    assert_eq!(delete(&bound).await.err(), None);
     world.end().await;
 }

@@ -303,8 +303,26 @@ fn fragments(desk: &mut Desk) {
     desk.tells(&format!("machine summary --fragment {id}"), &[("/location_summaries/0/location_name", json!("North"))]);
     desk.fails("fragment delete basis", 1, &["FAILED_PRECONDITION"]);
     desk.tells("part config set good.json -p crawler", &[]);
+    defaults(desk, &id, &text(&other, "/id"));
     desk.shows("fragment delete basis", &["Fragment \"basis\" is deleted.\n"]);
     desk.tells("fragment delete other", &[("/id", json!(text(&other, "/id")))]);
+}
+
+/// New machines begin with them, and with nothing again.
+fn defaults(desk: &mut Desk, basis: &str, other: &str) {
+    let organization = desk.owner.organization_id.clone();
+    let line = format!("organization update {organization} --default-fragment basis@1 --default-fragment {other}");
+    desk.shows(&line, &[&format!("defaults   {basis}@1, {other}\n")]);
+    desk.shows("machine create begun --location North", &["Machine \"begun\" is made."]);
+    desk.tells(
+        "part config get begun",
+        &[("/config/fragments", json!([{"id": basis, "version": "1"}, {"id": other}]))],
+    );
+    desk.tells("machine delete begun", &[]);
+    desk.fails("fragment delete other", 1, &["FAILED_PRECONDITION", "default"]);
+    let line = format!("organization update {organization} --no-default-fragments --region north --cid 7");
+    let shown = desk.shows(&line, &["region     north\n", "cid        7\n"]);
+    assert!(!shown.contains("defaults"), "{shown}");
 }
 
 fn modules(desk: &mut Desk) {
