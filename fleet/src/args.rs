@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use http::Uri;
 use prost_types::Timestamp;
 
 use crate::{
@@ -98,8 +99,9 @@ pub struct Serve {
     /// Listen without TLS on an address that others can reach: keys and secrets travel readably.
     #[arg(long)]
     pub insecure: bool,
-    /// How devices reach this server, for credentials files, if that is not the address listened on.
-    #[arg(long, value_name = "URL")]
+    /// How devices reach this server, for credentials files, if that is not the address listened on:
+    /// https://HOST[:PORT].
+    #[arg(long, value_name = "URL", value_parser = base)]
     pub address: Option<String>,
     /// How invitations are sent.
     #[command(flatten)]
@@ -271,6 +273,9 @@ pub enum User {
         /// Their e-mail address.
         #[arg(long, value_name = "EMAIL")]
         email: String,
+        /// Every other key of theirs ends at once, those of sign-ins included: for a key that somebody else may have.
+        #[arg(long)]
+        only: bool,
         /// What is common to all of these.
         #[command(flatten)]
         output: Output,
@@ -286,8 +291,8 @@ pub enum User {
         /// What they will be there; an invitation that waits keeps the roles it has.
         #[arg(long, value_enum, default_value_t = RoleName::Owner)]
         role: RoleName,
-        /// How the server is reached: what the link begins with.
-        #[arg(long, value_name = "URL")]
+        /// How the server is reached, https://HOST[:PORT]: what the link begins with.
+        #[arg(long, value_name = "URL", value_parser = base)]
         address: String,
         /// What is common to all of these.
         #[command(flatten)]
@@ -306,6 +311,20 @@ pub struct Output {
     pub json: bool,
 }
 
+/// An address that others are told to begin with: scheme, host and port, and nothing behind it.
+fn base(text: &str) -> Result<String, String> {
+    let base = text.trim_end_matches('/');
+    let good = |uri: &Uri| {
+        let web = matches!(uri.scheme_str(), Some("http" | "https"));
+        let host = uri.authority().is_some_and(|whole| !whole.host().is_empty() && !whole.as_str().contains('@'));
+        web && host && uri.path() == "/" && uri.query().is_none()
+    };
+    match base.parse::<Uri>() {
+        Ok(uri) if good(&uri) && !base.contains('#') => Ok(base.to_owned()),
+        _ => Err("give http:// or https://, a host and perhaps a port, such as https://fleet.example.com".to_owned()),
+    }
+}
+
 /// What somebody may be in an organization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum RoleName {
@@ -320,6 +339,23 @@ impl From<RoleName> for Role {
         match name {
             RoleName::Owner => Self::Owner,
             RoleName::Operator => Self::Operator,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_ends_after_host_and_port() {
+        for good in ["https://fleet.example.com", "http://127.0.0.1:8080", "https://[::1]:8443"] {
+            assert_eq!(base(good).as_deref(), Ok(good));
+            assert_eq!(base(&format!("{good}/")).as_deref(), Ok(good));
+        }
+        let bad = ["", "fleet.example.com", "ftp://fleet", "https://", "https://a/b", "https://a?b", "https://a#b"];
+        for bad in bad.into_iter().chain(["https://u:p@a", "https://a:99999", "https://a b"]) {
+            assert!(base(bad).is_err(), "{bad}");
         }
     }
 }

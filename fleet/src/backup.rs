@@ -18,11 +18,11 @@ use ring::digest;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    authn::KEY_FILE,
+    authn::{KEY_FILE, KeyFileError, digest_of_key},
     clock::{Clock, Millis},
     file_error::{self, FileError},
     hex,
-    store::{DbError, LOGS_FILE, STATE_FILE, Still, StillError, artifacts},
+    store::{DbError, LOGS_FILE, STATE_FILE, Still, StillError, artifacts, duties},
 };
 
 /// The note. Its presence says that the folder is a whole backup.
@@ -68,6 +68,18 @@ pub enum BackupError {
     /// The state could not be read.
     #[error("cannot read the database")]
     Read(#[from] DbError),
+    /// It would open nothing in that backup.
+    #[error(
+        "the database was used with another key than {path}: put the right server.key there, or start the server once with \
+         --new-key if that is lost"
+    )]
+    OtherKey {
+        /// The key.
+        path: PathBuf,
+    },
+    /// See [`KeyFileError`].
+    #[error(transparent)]
+    Key(#[from] KeyFileError),
     /// Somebody deletes faster than this copies.
     #[error("the file {digest} of the registry is not in the artifact store")]
     Missing {
@@ -227,6 +239,15 @@ fn fill(wanted: &Wanted<'_>, to: &Path) -> Result<Note, BackupError> {
     Ok(note)
 }
 
+/// Whether a copied key is the one that the database was used with; `named` is what the person knows it by.
+fn opens(key: &Path, state: &Still, named: &Path) -> Result<(), BackupError> {
+    let digest = digest_of_key(key)?;
+    match state.read::<_, DbError>(duties::key_in_file)? {
+        Some(used) if used != digest => Err(BackupError::OtherKey { path: named.into() }),
+        _ => Ok(()),
+    }
+}
+
 /// Both databases at one moment, and the artifacts of that moment.
 fn databases(
     wanted: &Wanted<'_>,
@@ -239,6 +260,9 @@ fn databases(
     for _ in 0..MOMENTS_MAX {
         let state = Still::of(&wanted.data.join(STATE_FILE))?;
         let logs = Still::of(&wanted.data.join(LOGS_FILE))?;
+        if wanted.key {
+            opens(&to.join(KEY_FILE), &state, &wanted.data.join(KEY_FILE))?;
+        }
         note.taken_at = Clock::default().now();
         let digests = match wanted.artifacts {
             true => state.read::<_, DbError>(artifacts::referred)?,
@@ -309,6 +333,9 @@ fn put_back(note: &Note, from: &Path, data: &Path) -> Result<(), BackupError> {
             // Before a damaged one is opened.
             copies.compare(note, name, from)?;
             Still::check(&data.join(name))?;
+        }
+        if note.key {
+            opens(&data.join(KEY_FILE), &Still::of(&data.join(STATE_FILE))?, &from.join(KEY_FILE))?;
         }
     }
     let artifacts = from.join("artifacts/sha256");

@@ -1,5 +1,7 @@
 //! Ids and random secrets.
 
+use std::collections::BTreeSet;
+
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::hex;
@@ -8,6 +10,10 @@ use crate::hex;
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 /// 32 characters of 5 bits: 160 bits, above the 128 that allow a plain hash at rest.
 const SECRET_BYTES: usize = 20;
+/// What somebody may have taken for another field: as short as ours.
+const SECRET_LETTERS_MIN: usize = SECRET_BYTES * 8 / 5;
+/// Different ones in it. What is drawn has some 20; what is typed to fill a field has one or two.
+const DRAWN_LETTERS_MIN: usize = 8;
 
 /// A new id: a random UUID, because clients refuse anything else as the id of a key.
 pub fn new_id() -> String {
@@ -59,6 +65,14 @@ pub fn new_secret() -> String {
     secret
 }
 
+/// Whether it holds something of a secret's form, ours or another server's: that many letters and digits in a row, and not
+/// the same few again and again. An id is none.
+pub fn may_be_secret(text: &str) -> bool {
+    let looks_drawn = |run: &str| run.bytes().collect::<BTreeSet<u8>>().len() >= DRAWN_LETTERS_MIN;
+    let mut runs = text.split(|letter: char| !letter.is_ascii_alphanumeric());
+    runs.any(|run| run.len() >= SECRET_LETTERS_MIN && looks_drawn(run))
+}
+
 /// Bytes nobody can guess.
 pub fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
@@ -86,5 +100,19 @@ mod tests {
         assert_eq!(one.len(), 32);
         assert!(one.bytes().all(|letter| ALPHABET.contains(&letter)));
         assert_ne!(one, other);
+    }
+
+    #[test]
+    fn what_may_be_a_secret_is_known_by_its_form() {
+        let secret = new_secret();
+        let inside = format!("Bearer {secret}, or so");
+        let digits = hex::encode(&random::<16>());
+        for text in [&*secret, &inside, &digits] {
+            assert!(may_be_secret(text), "{text}");
+        }
+        let short = &secret[1..];
+        for text in ["", short, &new_id(), &"x".repeat(500), "acme:camera-for-the-northern-hall-2"] {
+            assert!(!may_be_secret(text), "{text}");
+        }
     }
 }

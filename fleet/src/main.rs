@@ -29,7 +29,9 @@ use fleet::{
     edge::{ServeError, throttle},
     history, init,
     logs::retention::Limits,
-    mail, people, releases, sign_in,
+    mail,
+    people::{self, OtherKeys},
+    releases, sign_in,
     store::{Durability, OpenError},
     turns,
     wiring::{self, Options, StartError},
@@ -102,6 +104,8 @@ impl From<StartError> for Failure {
             | StartError::Database(_)
             | StartError::Key(_)
             | StartError::OtherKey { .. }
+            | StartError::MissingKey { .. }
+            | StartError::NoServer { .. }
             | StartError::Lost(_) => exit::FOLDER,
             _ => exit::FAILED,
         };
@@ -236,6 +240,7 @@ fn user(command: User) -> Result<(), Failure> {
         User::Add { output, .. } | User::Key { output, .. } | User::Invite { output, .. } => output.clone(),
     };
     let place = options_of(output.place.clone())?;
+    wiring::a_server_is_there(&place)?;
     let text = runtime()?.block_on(async {
         let (_stop, draining) = watch::channel(false);
         let context = wiring::context(&place, None, draining).await?;
@@ -243,11 +248,14 @@ fn user(command: User) -> Result<(), Failure> {
             User::Add { email, org, role, .. } => {
                 people::add(&context, &email, org.as_deref().map(|org| (org, role.into()))).await
             }
-            User::Key { email, .. } => people::key(&context, &email).await,
+            User::Key { email, only, .. } => {
+                let others = if only { OtherKeys::End } else { OtherKeys::Stay };
+                people::key(&context, &email, others).await
+            }
             User::Invite { org, email, role, address, .. } => {
                 let path = people::invite(&context, &org, &email, role.into()).await;
                 let path = path.map_err(|why| Failure::new(exit::FAILED, &why))?;
-                let link = format!("{}{path}", address.trim_end_matches('/'));
+                let link = format!("{address}{path}");
                 return Ok(if output.json { json!({"link": link}).to_string() } else { link });
             }
         };
@@ -265,6 +273,7 @@ fn user(command: User) -> Result<(), Failure> {
 
 fn audit(options: Audit) -> Result<(), Failure> {
     let place = options_of(options.place)?;
+    wiring::a_server_is_there(&place)?;
     let range = Range { organization: options.org, since: options.since, until: options.until };
     runtime()?.block_on(async {
         let (_stop, draining) = watch::channel(false);

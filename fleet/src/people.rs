@@ -65,8 +65,17 @@ pub async fn add(context: &Context, email: &str, role: Option<(&str, Role)>) -> 
         .await
 }
 
+/// What becomes of the keys that a person has already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OtherKeys {
+    /// They stay good.
+    Stay,
+    /// They end, also those that signing in gave.
+    End,
+}
+
 /// `user key`: one more key for a person who has none at hand.
-pub async fn key(context: &Context, email: &str) -> Result<Issued, Refusal> {
+pub async fn key(context: &Context, email: &str, others: OtherKeys) -> Result<Issued, Refusal> {
     let email = input::email("--email", email)?;
     let now = context.clock.now();
     context
@@ -74,7 +83,11 @@ pub async fn key(context: &Context, email: &str) -> Result<Issued, Refusal> {
         .write::<_, Refusal>(move |tx| {
             let user =
                 users::by_email(tx, &email)?.ok_or_else(|| Refusal::not_found("user with the address", &email))?;
-            issue(tx, &Caller::local(), &user.id, &email, now)
+            let caller = Caller::local();
+            if others == OtherKeys::End {
+                keys::end_all_of_user(tx, &caller, &user.id, now)?;
+            }
+            issue(tx, &caller, &user.id, &email, now)
         })
         .await
 }

@@ -10,7 +10,7 @@ use std::{borrow::Cow, collections::HashMap, error::Error, fmt, time::Duration};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
-use crate::{contract, store::DbError};
+use crate::{contract, documents, ids, store::DbError};
 
 /// Whose reasons these are, for clients that match on ErrorInfo.
 const DOMAIN: &str = "platform.fleet";
@@ -85,7 +85,8 @@ impl Refusal {
 
     /// It cannot be the id of anything here.
     pub fn malformed_id(what: &'static str, id: &str) -> Self {
-        let message = format!("{} is not the id of a {what}: ids are UUIDs in lowercase", shown(id));
+        let article = if what.starts_with(['A', 'a', 'o']) { "an" } else { "a" };
+        let message = format!("{} is not the id of {article} {what}: ids are UUIDs in lowercase", shown(id));
         Self { field: Some(Field::IdOf(what)), ..Self::new(Kind::Invalid, message).with("found", &cut(id)) }
     }
 
@@ -301,12 +302,19 @@ fn ids_of(what: &str) -> &'static [&'static str] {
     }
 }
 
+/// Something a caller sent, fit to be repeated to it: short, and no secret that went into the wrong field.
 fn cut(text: &str) -> String {
+    if ids::may_be_secret(text) {
+        return documents::MASK.to_owned();
+    }
     text.chars().take(SHOWN_CHARS).collect()
 }
 
-/// Something a caller sent, fit to be repeated to it: short, printable.
+/// The same in a sentence, printable.
 fn shown(text: &str) -> String {
+    if ids::may_be_secret(text) {
+        return "what may be a secret".to_owned();
+    }
     let dots = if text.chars().nth(SHOWN_CHARS).is_some() { "…" } else { "" };
     format!("{:?}{dots}", cut(text))
 }

@@ -35,7 +35,7 @@ use crate::{
     services::configuration::{CHECK_EVERY, Configurations},
     sign_in::{self, SignIn},
     skew,
-    store::{Address, DbError, Durability, OpenError, Store, duties, identities},
+    store::{Address, DbError, Durability, OpenError, STATE_FILE, Store, duties, identities},
     upgrade,
 };
 
@@ -151,6 +151,21 @@ pub enum StartError {
         /// Our key file.
         path: PathBuf,
     },
+    /// The database was used with a key, and there is none: a new one would open nothing in it.
+    #[error(
+        "{path} is not there, and the database was used with one: copy it from the data folder of another server of this \
+         database or from its backup (mode 0600); if it is lost, start once with --new-key"
+    )]
+    MissingKey {
+        /// Where it belongs.
+        path: PathBuf,
+    },
+    /// The folder has no server that a command could work on.
+    #[error("there is no server in {path}: name its data folder with --data (`init` or `serve` make a new one)")]
+    NoServer {
+        /// Which.
+        path: PathBuf,
+    },
     /// The database was lost while starting.
     #[error("cannot read the database")]
     Lost(#[source] DbError),
@@ -216,7 +231,7 @@ impl Running {
 }
 
 /// What a folder of this server holds, at least one of them.
-const OURS: [&str; 3] = ["state.db", "server.key", "releases"];
+const OURS: [&str; 3] = [STATE_FILE, KEY_FILE, "releases"];
 
 /// Makes the data folder if it is not there, for its owner only.
 pub fn data_folder(path: &Path) -> Result<(), StartError> {
@@ -231,6 +246,15 @@ pub fn data_folder(path: &Path) -> Result<(), StartError> {
         fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o700)).map_err(folder)?;
     }
     Ok(())
+}
+
+/// For local commands that make no server: one in a mistyped folder would be a new and empty one.
+pub fn a_server_is_there(options: &Options) -> Result<(), StartError> {
+    let has = |name| options.folder.join(name).exists();
+    match options.database.is_some() || has(STATE_FILE) {
+        true => Ok(()),
+        false => Err(StartError::NoServer { path: options.folder.clone() }),
+    }
 }
 
 /// Opens databases and keys and builds what operations use, without a port: for local commands.
@@ -253,10 +277,14 @@ pub async fn context(
             memory.hear(told);
         }
     });
+    let key = options.folder.join(KEY_FILE);
+    if !options.new_key && !key.exists() && store.read(duties::key).await.map_err(StartError::Lost)?.is_some() {
+        return Err(StartError::MissingKey { path: key });
+    }
     let authn = Authn::open(store.clone(), memory.clone(), &options.folder, clock.clone())?;
     let (digest, replace) = (authn.sealer.digest().to_owned(), options.new_key);
     if !store.write::<_, DbError>(move |tx| duties::fits_key(tx, &digest, replace)).await.map_err(StartError::Lost)? {
-        return Err(StartError::OtherKey { path: options.folder.join(KEY_FILE) });
+        return Err(StartError::OtherKey { path: key });
     }
     Ok(Context {
         authn: Arc::new(authn),

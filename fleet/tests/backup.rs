@@ -280,6 +280,9 @@ async fn what_is_no_whole_backup_is_refused() {
         assert!(matches!(missing, BackupError::Missing { .. }), "{missing}");
         assert!(!path("f").exists() && !path("f.partial").exists());
     }
+    if !ON_POSTGRES {
+        a_key_that_opens_nothing_is_neither_backed_up_nor_put_back(&path("whole"), &path("keyless")).await;
+    }
     // The program does the same.
     let program = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_platform-fleet"));
@@ -300,4 +303,44 @@ async fn what_is_no_whole_backup_is_refused() {
     assert_eq!(refused.0, Some(1));
     assert!(refused.2.contains("there already"), "{refused:?}");
     world.end().await;
+}
+
+async fn a_key_that_opens_nothing_is_neither_backed_up_nor_put_back(whole: &Path, data: &Path) {
+    let beside = |name: &str| data.with_file_name(name);
+    backup::restore(whole, data).unwrap();
+    let start = async || {
+        let options = wiring::Options { folder: data.into(), ..wiring::Options::default() };
+        wiring::start(options).await.map(|running| async { running.stop().await })
+    };
+    let key = data.join("server.key");
+    let good = fs::read(&key).unwrap();
+    // Without its key a server does not start, and makes none that would look like it.
+    fs::remove_file(&key).unwrap();
+    assert!(matches!(start().await.err(), Some(wiring::StartError::MissingKey { .. })));
+    assert!(!key.exists());
+    // With another one neither.
+    fs::write(&key, [7; 32]).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    assert!(matches!(start().await.err(), Some(wiring::StartError::OtherKey { .. })));
+    let refused = backup::take(&wanted(data), &beside("useless")).unwrap_err();
+    assert!(matches!(&refused, BackupError::OtherKey { path } if *path == key), "{refused}");
+    assert!(!beside("useless").exists() && !beside("useless.partial").exists());
+    fs::write(&key, "short").unwrap();
+    assert!(matches!(backup::take(&wanted(data), &beside("useless")), Err(BackupError::Key(_))));
+    // The rest of it is good all the same.
+    backup::take(&Wanted { key: false, ..wanted(data) }, &beside("rest")).unwrap();
+    // A backup of an earlier version, with a key that did not belong to it.
+    let wrong = beside("wrong");
+    assert!(Command::new("cp").arg("-a").arg(whole).arg(&wrong).status().unwrap().success());
+    fs::write(wrong.join("server.key"), [7; 32]).unwrap();
+    let note = fs::read_to_string(wrong.join("backup.json")).unwrap();
+    let mut note: serde_json::Value = serde_json::from_str(&note).unwrap();
+    note.as_object_mut().unwrap().remove("files");
+    fs::write(wrong.join("backup.json"), note.to_string()).unwrap();
+    let refused = backup::restore(&wrong, &beside("nothing")).unwrap_err();
+    assert!(matches!(&refused, BackupError::OtherKey { .. }), "{refused}");
+    assert!(!beside("nothing").exists());
+
+    fs::write(&key, good).unwrap();
+    start().await.unwrap().await;
 }

@@ -16,7 +16,7 @@ use api::pb::platform::{
 };
 use world::{
     Client,
-    process::{Server, init, place, run},
+    process::{Server, init, login, place, run},
 };
 
 #[test]
@@ -24,7 +24,8 @@ fn mistakes_are_told_in_one_sentence_with_their_exit_code() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let data = data.to_str().unwrap();
-    let table: [(&[&str], i32, &str); 9] = [
+    let table: [(&[&str], i32, &str); 10] = [
+        (&["serve", "--address", "fleet.example.com", "--data", data], 2, "https://"),
         (&["serve", "--frobnicate"], 2, "--frobnicate"),
         (&["serve", "--listen", "nowhere"], 2, "nowhere"),
         (&["serve", "--listen", "0.0.0.0:0", "--data", data], 2, "--insecure"),
@@ -52,6 +53,27 @@ fn mistakes_are_told_in_one_sentence_with_their_exit_code() {
         assert_eq!(code, expected, "{arguments:?}: {err}");
         assert!(err.contains(mentions), "{arguments:?}: {err}");
         assert!(!err.contains("panicked"), "{err}");
+    }
+}
+
+#[test]
+fn a_mistyped_folder_does_not_become_a_server() {
+    if world::engine::ON_POSTGRES {
+        return; // there the folder has the key only, which the database asks for
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("fleet-dat");
+    let table: [&[&str]; 4] = [
+        &["audit"],
+        &["user", "add", "--email", "a@b.example"],
+        &["user", "key", "--email", "a@b.example"],
+        &["user", "invite", "--org", "Acme", "--email", "a@b.example", "--address", "https://fleet.example"],
+    ];
+    for arguments in table {
+        let (code, _, err) = run(&[arguments, &["--data", data.to_str().unwrap()]].concat());
+        assert_eq!(code, 4, "{arguments:?}: {err}");
+        assert!(err.contains("no server in") && err.contains("--data"), "{arguments:?}: {err}");
+        assert!(!data.exists(), "{arguments:?}");
     }
 }
 
@@ -390,6 +412,14 @@ async fn people_are_added_and_invited_beside_a_running_server() {
     let (code, another, _) = user(&["key", "--email", "ann@example.org"]);
     assert_eq!((code, text(&another, "user_id")), (0, text(&ann, "user_id")));
     server.client(&text(&another, "key_id"), &text(&another, "key")).await;
+
+    let (code, only, _) = user(&["key", "--email", "ann@example.org", "--only"]);
+    assert_eq!(code, 0);
+    server.client(&text(&only, "key_id"), &text(&only, "key")).await;
+    for ended in [&ann, &another] {
+        let again = login(&server.url, "api-key", &text(ended, "key_id"), &text(ended, "key")).await;
+        assert_eq!(again.map(drop).unwrap_err().code(), tonic::Code::Unauthenticated);
+    }
 
     let address = format!("{}/", server.url);
     let (code, link, _) =

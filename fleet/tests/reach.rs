@@ -454,15 +454,16 @@ async fn a_machines_fragments_are_listed_with_what_lies_in_them_and_no_more_than
     assert_eq!(names(&more), ["around", "base", "pinned", "other"]);
     assert_eq!(made_of(&owner.client, &p.deep, &[&private]).await.map(drop), Err(NotFound));
     assert_eq!(made_of(&owner.client, &p.deep, &["x"]).await.map(drop), Err(InvalidArgument));
-    let with_version = async |version: &str| {
-        let one = AdditionalFragment { fragment_id: pinned.clone(), version: Some(version.into()) };
+    let bound = async |client: &Client, id: &str, version: &str| {
+        let one = AdditionalFragment { fragment_id: id.into(), version: Some(version.into()) };
         let request = ListMachineFragmentsRequest {
             machine_id: p.deep.clone(),
             additional_fragments: vec![one],
             ..Default::default()
         };
-        owner.client.app::<_, ListMachineFragmentsResponse>("ListMachineFragments", request).await
+        client.app::<_, ListMachineFragmentsResponse>("ListMachineFragments", request).await
     };
+    let with_version = async |version: &str| bound(&owner.client, &pinned, version).await;
     assert_eq!(code(with_version("9").await), NotFound);
     // In a version that is there, beside the one that the machine names itself.
     for (version, config) in [("1", "{}"), ("3", r#"{"n":3}"#), ("", r#"{"n":3}"#)] {
@@ -488,6 +489,11 @@ async fn a_machines_fragments_are_listed_with_what_lies_in_them_and_no_more_than
     change(owner, &shared, "shared", &format!(r#"{{"fragments":["{other}"]}}"#), Some(true)).await;
     let through = made_of(&operator, &p.deep, &[&shared]).await.unwrap();
     assert_eq!(names(&through), ["around", "base", "pinned", "shared"], "no way around");
+    assert_eq!(names(&bound(&operator, &shared, "3").await.unwrap()), names(&through), "public since this one");
+    for before in ["1", "2"] {
+        assert_eq!(code(bound(&operator, &shared, before).await), NotFound, "{before}: not public yet");
+        bound(&owner.client, &shared, before).await.unwrap();
+    }
     assert!(!format!("{:?}", through.resolved_fragments).contains("other"));
     assert_eq!(made_of(&p.second.client, &p.deep, &[]).await.map(drop), Err(NotFound));
     world.end().await;

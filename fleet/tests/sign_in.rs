@@ -8,7 +8,13 @@ use std::{
 };
 
 use api::{Secret, pb::platform::app::v1::*};
-use fleet::{authz::Role, hex, people, sign_in::Settings, store::DbError};
+use fleet::{
+    authz::Role,
+    hex,
+    people::{self, OtherKeys},
+    sign_in::Settings,
+    store::DbError,
+};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -328,7 +334,7 @@ async fn whoever_signs_in_at_the_provider_is_an_owner_for_as_long_as_the_provide
     assert_ne!(fourth.between("id=\"key\">"), key);
     let ann = enter(&world, &fourth).await;
     assert_eq!(roles(&ann, "RemoveRole", &owner, &owner.key_id).await, Code::FailedPrecondition);
-    people::key(&world.server.context, "ann@example.org").await.unwrap();
+    people::key(&world.server.context, "ann@example.org", OtherKeys::Stay).await.unwrap();
     assert_eq!(roles(&ann, "RemoveRole", &owner, &owner.key_id).await, Code::Ok, "by a key that lasts");
     world.end().await;
 }
@@ -357,7 +363,7 @@ async fn a_copy_of_a_key_that_ends_ends_with_it() {
     let again = world.login("api-key", &copy.id, &copy.key).await.map(drop).unwrap_err().code();
     assert_eq!(again, Code::Unauthenticated, "the copy opens nothing anew");
     // What lasts is copied to what lasts.
-    let lasting = people::key(&world.server.context, "ann@example.org").await.unwrap();
+    let lasting = people::key(&world.server.context, "ann@example.org", OtherKeys::Stay).await.unwrap();
     let ann = world.login("api-key", &lasting.key_id, &lasting.key).await.unwrap();
     let like = CreateKeyFromExistingKeyAuthorizationsRequest { id: lasting.key_id };
     let copy: CreateKeyFromExistingKeyAuthorizationsResponse =

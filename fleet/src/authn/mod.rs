@@ -16,7 +16,7 @@ use std::{
 
 use ring::digest;
 
-pub use sealing::{KeyFileError, Sealer};
+pub use sealing::{KeyFileError, Sealer, digest_of_key};
 use sessions::Session;
 pub use sessions::Sessions;
 use tokens::{Claim, Signer};

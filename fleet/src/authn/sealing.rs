@@ -57,12 +57,22 @@ pub(super) fn master_key(path: &Path) -> Result<[u8; 32], KeyFileError> {
     if fs::metadata(path).map_err(file)?.permissions().mode() & 0o077 != 0 {
         return Err(KeyFileError::Open { path: path.into() });
     }
-    let key = bytes.try_into().map_err(|_| KeyFileError::Damaged { path: path.into() })?;
+    let key = key_of(bytes, path)?;
     // Not while the key itself is not good: what was left may be the only copy.
     if let Err(cause) = remove_what_was_left(path) {
         tracing::warn!(%cause, path = %path.display(), "what a killed start left beside the server's key cannot be removed");
     }
     Ok(key)
+}
+
+fn key_of(bytes: Vec<u8>, path: &Path) -> Result<[u8; 32], KeyFileError> {
+    bytes.try_into().map_err(|_| KeyFileError::Damaged { path: path.into() })
+}
+
+/// Tells the key in this file from others, as [`Sealer::digest`] does. None is made.
+pub fn digest_of_key(path: &Path) -> Result<String, KeyFileError> {
+    let bytes = fs::read(path).map_err(|source| KeyFileError::File { path: path.into(), source })?;
+    Ok(Sealer::new(&key_of(bytes, path)?).digest)
 }
 
 /// A new key, unless another process that starts at this moment gives one its name first: that one counts.

@@ -39,7 +39,8 @@ fn matrix() -> String {
          private ones are also fetched by the devices of its machines, and by keys that hold `control_robot` on one of \
          these. Changing or deleting an item that is public, and making one public, needs `write_public_registry_item` too.\n\n\
          Keys, roles, members and invitations are decided with `write_organization` on the organization; its members \
-         are read with `read_organization`. A person has roles like a key, and acts with them by any of its keys.\n\n\
+         are read with `read_organization`. A person has roles like a key, and acts with them by any of its keys. Whoever \
+         has a role in an organization may leave it.\n\n\
          Devices hold none of these: a part's own secret, or a secret of a location above it, opens that part's \
          device calls and nothing else. An API key needs `write_robot` for them, or a role on the machine itself: such a \
          key is the device's own.\n\n\

@@ -157,6 +157,14 @@ pub(crate) fn http_status(code: Code) -> u16 {
     }
 }
 
+/// Whether pages of other origins are for this: what programs call with a token, and what is for everybody. Not what is
+/// for people in a browser, whose pages give keys, nor what is told by where the question comes from.
+pub(super) fn is_for_other_origins(path: &str) -> bool {
+    is_operation(path)
+        || path == "/healthz"
+        || ["/releases/", downloads::PATH].iter().any(|below| path.starts_with(below))
+}
+
 /// Whether that is the path of an operation, ours or not.
 pub(super) fn is_operation(path: &str) -> bool {
     path.get(1..).and_then(|path| path.split_once('/')).is_some_and(|(service, _)| service.contains(".v1."))

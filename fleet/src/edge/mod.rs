@@ -293,7 +293,8 @@ async fn answer(services: Services, request: Request<Body>, mut peer: Peer) -> R
         }
         return services.call(request, &peer).await;
     }
-    let cross_origin = request.headers().contains_key(header::ORIGIN);
+    let cross_origin =
+        request.headers().contains_key(header::ORIGIN) && http::is_for_other_origins(request.uri().path());
     if cross_origin && request.method() == Method::OPTIONS {
         return with_cors(http::preflight());
     }

@@ -26,7 +26,7 @@ use crate::{
     store::{
         Tx,
         fragment_users::{self, Usage},
-        fragments::{self, PRIVATE, Stored},
+        fragments::{self, Stored},
         parts,
     },
 };
@@ -198,8 +198,13 @@ impl Found {
             }
             None => return Ok(None),
         };
-        // Inside an additional one may lie what the caller may not read: such a one is not resolved for it.
-        let whole = self.walk(tx, organization, vec![outer], sight.private || part)?;
+        // A revision from before an additional one was public is for those who may read private ones, and inside of it
+        // may lie what the caller may not read: such a one is not resolved for it.
+        let private = sight.private || part;
+        if !private && !fragments::may_be_used_by_anybody(tx, &outer)? {
+            return Ok(None);
+        }
+        let whole = self.walk(tx, organization, vec![outer], private)?;
         let mut library = Library::default();
         fragments::fill(tx, organization, &document, &mut library)?;
         let (text, error, used) = match compose::compose(&document, &library) {
@@ -220,12 +225,11 @@ impl Found {
     fn walk(&mut self, tx: &Tx<'_>, organization: &str, outer: Vec<Key>, private: bool) -> Result<bool, Refusal> {
         let mut whole = true;
         let mut level = outer;
-        for depth in 0..=compose::DEPTH_MAX {
+        for _ in 0..=compose::DEPTH_MAX {
             let mut next = Vec::new();
             for key in level {
                 let Some(stored) = fragments::used(tx, organization, &key)? else { continue };
-                // The outermost was looked at before.
-                if depth > 0 && !private && stored.visibility == PRIVATE {
+                if !private && !fragments::may_be_used_by_anybody(tx, &key)? {
                     whole = false;
                     continue;
                 }

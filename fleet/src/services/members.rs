@@ -115,17 +115,25 @@ pub async fn delete_invite(
     Ok(DeleteOrganizationInviteResponse {})
 }
 
-/// DeleteOrganizationMember. The last owner stays.
+/// DeleteOrganizationMember. The last owner stays; everybody else may leave by themselves.
 pub async fn delete(
     context: &Context,
     caller: Caller,
     request: DeleteOrganizationMemberRequest,
 ) -> Result<DeleteOrganizationMemberResponse, Refusal> {
+    let now = context.clock.now();
+    if is_self(&caller, &request.user_id) {
+        let organization = request.organization_id;
+        // Refuses what cannot be an id.
+        context.authz.permissions(&caller, Target::Organization, &organization).await?;
+        context.store.write(move |tx| users::leave(tx, &caller, &organization, now)).await?;
+        return Ok(DeleteOrganizationMemberResponse {});
+    }
     let granted: Inviter = context.authz.organization(&caller, &request.organization_id).await?;
     if !ids::is_id(&request.user_id) {
         return Err(Refusal::malformed_id("user", &request.user_id));
     }
-    let (user, now) = (request.user_id.clone(), context.clock.now());
+    let user = request.user_id;
     context.store.write(move |tx| users::remove_member(tx, &granted, &user, now)).await?;
     Ok(DeleteOrganizationMemberResponse {})
 }

@@ -15,9 +15,10 @@ use crate::{
     authn::{Caller, Who},
     authz::{Permission, Target, right},
     context::Context,
+    ids,
     refusal::Refusal,
     store::{
-        DbError,
+        DbError, Tx, organizations,
         registry::{self, Stored},
     },
 };
@@ -37,9 +38,13 @@ pub async fn list(
         }
         None => (own(context, &caller).await?, true),
     };
+    let after = input::given(request.page_token.as_deref());
+    let after = after.map(|id| split("page_token", id)).transpose()?;
     let filter = Filter::read(&request)?;
     let pages = request.include_markdown_documentation.unwrap_or_default();
     let items = context.store.scan::<_, DbError>(move |tx| {
+        let after = after.map(|(owner, name)| called_now(tx, owner, &name)).transpose()?;
+        let follows = |id: &String| after.as_ref().is_none_or(|after| id > after);
         let mut found: BTreeMap<String, Stored> = BTreeMap::new();
         let mut add = |items: Vec<Stored>| found.extend(items.into_iter().map(|item| (item.item_id(), item)));
         organizations.iter().try_for_each(|id| registry::of_organization(tx, id).map(&mut add))?;
@@ -47,7 +52,7 @@ pub async fn list(
             add(registry::public(tx)?);
         }
         let mut items = Vec::new();
-        for (_, stored) in found.into_iter().filter(|(id, stored)| filter.fits(id, stored)) {
+        for (_, stored) in found.into_iter().filter(|(id, stored)| follows(id) && filter.fits(id, stored)) {
             let told = Told::read(tx, stored)?;
             if filter.fits_files(&told) {
                 items.push(told.item(pages));
@@ -74,8 +79,14 @@ async fn own(context: &Context, caller: &Caller) -> Result<Vec<String>, Refusal>
     Ok(own)
 }
 
+/// The id of an item that may have been called by its organization's id, before that had a namespace.
+fn called_now(tx: &Tx<'_>, owner: String, name: &str) -> Result<String, DbError> {
+    let organization = if ids::is_id(&owner) { organizations::get(tx, &owner)? } else { None };
+    let owner = organization.and_then(|organization| organization.public_namespace).unwrap_or(owner);
+    Ok(format!("{owner}:{name}"))
+}
+
 struct Filter {
-    after: Option<String>,
     kinds: Vec<i64>,
     visibilities: Vec<i64>,
     platforms: Vec<String>,
@@ -88,8 +99,6 @@ struct Filter {
 
 impl Filter {
     fn read(request: &ListRegistryItemsRequest) -> Result<Self, Refusal> {
-        let after = input::given(request.page_token.as_deref());
-        after.map(|id| split("page_token", id)).transpose()?;
         let numbers = |field, list: &[i32], most: i32| match list.iter().find(|number| !(1..=most).contains(*number)) {
             None => Ok(list.iter().copied().map(i64::from).collect::<Vec<_>>()),
             Some(odd) => Err(Refusal::unfit(field, odd, format_args!("give numbers of the contract, 1 to {most}"))),
@@ -112,7 +121,6 @@ impl Filter {
             known::<ModuleLanguage>("module_languages", *number)?;
         }
         Ok(Self {
-            after: after.map(str::to_owned),
             kinds: numbers("types", &request.types, 5)?,
             visibilities: numbers("visibilities", &request.visibilities, 3)?,
             platforms: request.platforms.clone(),
@@ -125,8 +133,7 @@ impl Filter {
     }
 
     fn fits(&self, id: &str, stored: &Stored) -> bool {
-        self.after.as_ref().is_none_or(|after| id > &**after)
-            && among(&self.kinds, &stored.kind)
+        among(&self.kinds, &stored.kind)
             && among(&self.visibilities, &stored.visibility)
             && (self.namespaces.is_empty()
                 || stored.namespace.as_ref().is_some_and(|own| self.namespaces.contains(own)))

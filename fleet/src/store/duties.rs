@@ -25,14 +25,27 @@ pub fn release(tx: &Tx<'_>, server: &str) -> Result<(), DbError> {
     tx.run("DELETE FROM duties WHERE server = $1", &[server.into()]).map(drop)
 }
 
+/// Digest of the key that the secrets in this database are sealed with; none before the first server has started.
+pub fn key(tx: &Tx<'_>) -> Result<Option<String>, DbError> {
+    tx.first("SELECT digest FROM server_keys", &[], |row| row.text(0))
+}
+
+/// The same in a file of SQLite that a version may have written which noted no key.
+pub fn key_in_file(tx: &Tx<'_>) -> Result<Option<String>, DbError> {
+    let notes_keys = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'server_keys'";
+    match tx.first(notes_keys, &[], |_| Ok(()))? {
+        Some(()) => key(tx),
+        None => Ok(None),
+    }
+}
+
 /// Whether the secrets in this database are sealed with the key of that digest. The first server to ask decides, until
 /// one says that this key is to `replace` the one before.
 pub fn fits_key(tx: &Tx<'_>, digest: &str, replace: bool) -> Result<bool, DbError> {
     if replace {
         tx.run("DELETE FROM server_keys WHERE digest <> $1", &[digest.into()])?;
     }
-    let known = tx.first("SELECT digest FROM server_keys", &[], |row| row.text(0))?;
-    match known {
+    match key(tx)? {
         Some(known) => Ok(known == digest),
         None => tx.run("INSERT INTO server_keys (digest) VALUES ($1)", &[digest.into()]).map(|_| true),
     }

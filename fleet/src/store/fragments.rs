@@ -26,6 +26,9 @@ pub const PUBLIC: i64 = 2;
 /// Usable by whoever knows the id.
 pub const PUBLIC_UNLISTED: i64 = 3;
 
+/// In the place of an organization that owns nothing.
+const NOBODY: &str = "";
+
 /// One row.
 #[derive(Debug, Clone)]
 pub struct Stored {
@@ -154,6 +157,11 @@ pub fn used(tx: &Tx<'_>, organization: &str, key: &Key) -> Result<Option<Stored>
 /// Whether [`used`] finds something, without reading it.
 pub fn may_be_used(tx: &Tx<'_>, organization: &str, key: &Key) -> Result<bool, DbError> {
     Ok(usable_as(tx, organization, key, [present!("1"), former!("1")], |_| Ok(()))?.is_some())
+}
+
+/// Whether every organization may use it: it is public now, and was in the revision that is asked for.
+pub fn may_be_used_by_anybody(tx: &Tx<'_>, key: &Key) -> Result<bool, DbError> {
+    may_be_used(tx, NOBODY, key)
 }
 
 /// (revision, config) of the revision that is asked for, or of the present one.

@@ -266,6 +266,17 @@ pub fn delete_own(tx: &Tx<'_>, caller: &Caller, id: &str, now: Millis) -> Result
     Ok(audit::record_by(tx, caller, audit::SERVER, now, &entry)?)
 }
 
+/// Every key of a person ends. Another one is about to be made for them.
+pub fn end_all_of_user(tx: &Tx<'_>, caller: &Caller, user: &str, now: Millis) -> Result<(), DbError> {
+    let ended = tx.all("DELETE FROM api_keys WHERE user_id = $1 RETURNING id", &[user.into()], |row| row.text(0))?;
+    for key in ended {
+        let entry = Entry { resource_type: "api key", resource_id: &key, operation: "DeleteKey", detail: user };
+        audit::record_by(tx, caller, audit::SERVER, now, &entry)?;
+        news::tell(tx, News::Key(key));
+    }
+    Ok(())
+}
+
 /// The key and the person that call: what is theirs needs no other permission.
 fn own<'c>(caller: &'c Caller, key: &str) -> Result<(&'c str, &'c str), Refusal> {
     match caller.who() {
@@ -319,7 +330,14 @@ pub fn delete(
     tx.run("DELETE FROM grants WHERE identity_id = $1", &[id.into()])?;
     let sql = "DELETE FROM api_keys WHERE id = $1 AND organization_id = $2";
     tx.run(sql, &[id.into(), granted.id().into()])?;
-    owned.iter().try_for_each(|organization| roles::an_owner_remains(tx, organization))?;
+    for organization in owned {
+        if !roles::has_owner_beside(tx, &organization, id)? {
+            return Err(Refusal::precondition(format!(
+                "the key is the only owner of organization {organization} who can sign in: give it another owner first, or \
+                 replace the key's secret with RotateKey"
+            )));
+        }
+    }
     Ok(record(tx, granted, (id, &name), "DeleteKey", now)?)
 }
 

@@ -224,6 +224,16 @@ pub(super) fn an_owner_remains(tx: &Tx<'_>, organization: &str) -> Result<(), Re
 
 /// The same where that identity does not count.
 pub(super) fn an_owner_remains_beside(tx: &Tx<'_>, organization: &str, identity: &str) -> Result<(), Refusal> {
+    match has_owner_beside(tx, organization, identity)? {
+        true => Ok(()),
+        false => Err(Refusal::precondition(format!(
+            "organization {organization} would be left without an owner who can sign in: give it another one first"
+        ))),
+    }
+}
+
+/// Whether somebody else who can sign in owns the organization.
+pub(super) fn has_owner_beside(tx: &Tx<'_>, organization: &str, identity: &str) -> Result<bool, DbError> {
     let sql =
         "SELECT 1 FROM grants g WHERE g.resource_type = 'organization' AND g.resource_id = $1 AND g.role = 'owner'
                  AND g.identity_id <> $2
@@ -231,12 +241,7 @@ pub(super) fn an_owner_remains_beside(tx: &Tx<'_>, organization: &str, identity:
                    OR EXISTS (SELECT 1 FROM api_keys k WHERE k.user_id = g.identity_id AND k.expires_at IS NULL)
                    OR EXISTS (SELECT 1 FROM identities i JOIN sign_in_issuers s ON s.issuer = i.issuer
                               WHERE i.user_id = g.identity_id))";
-    match tx.first(sql, &[organization.into(), identity.into()], |_| Ok(()))? {
-        Some(()) => Ok(()),
-        None => Err(Refusal::precondition(format!(
-            "organization {organization} would be left without an owner who can sign in: give it another one first"
-        ))),
-    }
+    Ok(tx.first(sql, &[organization.into(), identity.into()], |_| Ok(()))?.is_some())
 }
 
 /// A resource is gone: roles on it end, and no invitation brings them any more.

@@ -8,7 +8,7 @@ use super::{
     roles::Identity,
 };
 use crate::{
-    authn::Caller,
+    authn::{Caller, Who},
     authz::{Granted, Organization, right},
     clock::Millis,
     refusal::Refusal,
@@ -85,6 +85,14 @@ pub fn is_member(tx: &Tx<'_>, organization: &str, user: &str) -> Result<bool, Db
     Ok(tx.first(sql, &[user.into(), organization.into()], |_| Ok(()))?.is_some())
 }
 
+/// DeleteOrganizationMember of whoever calls: every role they have in an organization ends, which needs no right there.
+pub fn leave(tx: &Tx<'_>, caller: &Caller, organization: &str, now: Millis) -> Result<(), Refusal> {
+    let Who::ApiKey { user: Some(user), .. } = caller.who() else {
+        return Err(Refusal::not_found("organization", organization));
+    };
+    end_membership(tx, caller, organization, user, now, || Refusal::not_found("organization", organization))
+}
+
 /// DeleteOrganizationMember: every role somebody has in an organization ends.
 pub fn remove_member(
     tx: &Tx<'_>,
@@ -92,16 +100,27 @@ pub fn remove_member(
     user: &str,
     now: Millis,
 ) -> Result<(), Refusal> {
-    let known = get(tx, user)?.ok_or_else(|| Refusal::not_found("member", user))?;
+    end_membership(tx, granted.caller(), granted.id(), user, now, || Refusal::not_found("member", user))
+}
+
+fn end_membership(
+    tx: &Tx<'_>,
+    caller: &Caller,
+    organization: &str,
+    user: &str,
+    now: Millis,
+    missing: impl Fn() -> Refusal,
+) -> Result<(), Refusal> {
+    let known = get(tx, user)?.ok_or_else(&missing)?;
     let sql = "DELETE FROM grants WHERE identity_id = $1 AND organization_id = $2";
-    if tx.run(sql, &[user.into(), granted.id().into()])? == 0 {
-        return Err(Refusal::not_found("member", user));
+    if tx.run(sql, &[user.into(), organization.into()])? == 0 {
+        return Err(missing());
     }
-    roles::an_owner_remains(tx, granted.id())?;
+    roles::an_owner_remains(tx, organization)?;
     news::tell(tx, News::Identity(user.to_owned()));
     let entry =
         Entry { resource_type: "user", resource_id: user, operation: "DeleteOrganizationMember", detail: &known.email };
-    Ok(audit::record_by(tx, granted.caller(), granted.id(), now, &entry)?)
+    Ok(audit::record_by(tx, caller, organization, now, &entry)?)
 }
 
 /// A role that this server's administrator gives.
@@ -112,7 +131,7 @@ pub fn give_locally(
     grant: &crate::authz::Grant,
     now: Millis,
 ) -> Result<(), DbError> {
-    debug_assert!(matches!(caller.who(), crate::authn::Who::Local), "others use AddRole");
+    debug_assert!(matches!(caller.who(), Who::Local), "others use AddRole");
     roles::insert(tx, to, grant, now)?;
     let detail = roles::said(grant);
     let entry = Entry { resource_type: "user", resource_id: &to.id, operation: "user add", detail: &detail };

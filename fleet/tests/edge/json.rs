@@ -277,3 +277,34 @@ async fn a_call_is_found_again_by_its_id() {
     assert_eq!((answer.status, answer.header("access-control-allow-origin")), (401, Some("*")));
     world.end().await;
 }
+
+/// A page of another origin is run by people who are somewhere else at the same time: in a network that it cannot reach
+/// itself, or on the server's own machine.
+#[tokio::test]
+async fn pages_of_other_origins_are_shown_what_programs_ask_for_and_nothing_else() {
+    let world = World::new().await;
+    let table = [
+        ("/platform.app.v1.AppService/GetRobot", true),
+        ("/proto.rpc.v1.AuthService/Authenticate", true),
+        ("/packages/v1/acme/camera/1.0.0/any", true),
+        ("/releases/root.1.json", true),
+        ("/healthz", true),
+        ("/metrics", false),
+        ("/install.sh", false),
+        ("/install/credentials?part=x", false),
+        ("/invite/abc", false),
+        ("/sign-in", false),
+        ("/sign-in/token", false),
+        ("/nothing", false),
+    ];
+    let here = [("Origin", "http://elsewhere.test"), ("Content-Type", "application/json")];
+    let asks = [here[0], ("Access-Control-Request-Method", "POST")];
+    for (path, shown) in table {
+        for (method, headers) in [("GET", &here), ("POST", &here), ("OPTIONS", &asks)] {
+            let answer = ask(&world, method, path, headers, b"{}").await;
+            let allowed = answer.header("access-control-allow-origin");
+            assert_eq!(allowed, shown.then_some("*"), "{method} {path}: {}", answer.head);
+        }
+    }
+    world.end().await;
+}

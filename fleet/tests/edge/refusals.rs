@@ -245,6 +245,56 @@ async fn a_bad_field_is_named_with_what_is_in_it() {
     world.end().await;
 }
 
+/// A key that was given in the place of an id, a name, a version: whoever reads the answer, a log of the client or a
+/// screen shared with others is not to read it again.
+#[tokio::test]
+async fn a_secret_in_the_place_of_something_else_is_not_repeated() {
+    let boundless = Limits { calls_per_key: 1_000_000, ..Limits::default() };
+    let world = World::with(|options| options.limits = boundless).await;
+    let owner = world.owner("Acme").await;
+    let ours = ours(&world, &owner).await;
+    let secret = fleet::ids::new_secret();
+    let mut refused = BTreeSet::new();
+    for operation in OPERATIONS.iter().filter(|operation| !operation.streams) {
+        let path = operation.path;
+        let good = request(&contract::method(path).unwrap().input(), path, &ours, 0);
+        for one in with_text(&good, &secret, 0) {
+            let Some(status) = refusal(&owner.client, path, &one).await else { continue };
+            let told = format!("{status:?} {}", String::from_utf8_lossy(status.details()));
+            // What a name is used for already is told by that name, which is its owner's to see.
+            assert!(!told.contains(&secret) || status.code() == Code::AlreadyExists, "{path}: {told}");
+            refused.insert(path);
+        }
+    }
+    assert!(refused.len() >= 70, "only {} operations refused it: {refused:?}", refused.len());
+    world.end().await;
+}
+
+/// The request once more for each of its texts, which is this one.
+fn with_text(good: &DynamicMessage, text: &str, depth: usize) -> Vec<DynamicMessage> {
+    let mut all = Vec::new();
+    for field in good.descriptor().fields().filter(|field| !field.is_map()) {
+        let values = match field.kind() {
+            Kind::String => vec![Value::String(text.to_owned())],
+            Kind::Message(inner) if depth < DEPTH && inner.full_name().starts_with("platform.") => {
+                let now = match good.get_field(&field).into_owned() {
+                    Value::List(list) => list.into_iter().next(),
+                    one => Some(one),
+                };
+                let Some(Value::Message(now)) = now else { continue };
+                with_text(&now, text, depth + 1).into_iter().map(Value::Message).collect()
+            }
+            _ => continue,
+        };
+        all.extend(values.into_iter().map(|value| {
+            let mut message = good.clone();
+            message.set_field(&field, if field.is_list() { Value::List(vec![value]) } else { value });
+            message
+        }));
+    }
+    all
+}
+
 /// In everything that is planted as a secret.
 const PLANTED: &str = "planted-secret-8231";
 

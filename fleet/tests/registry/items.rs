@@ -249,6 +249,10 @@ async fn items_of_other_kinds_are_kept_and_found() {
     for (case, request, expected) in table {
         assert_eq!(list(request).await.unwrap(), expected, "{case}");
     }
+    // From when it had no namespace yet.
+    let before = format!("{}:detectoR", owner.organization);
+    let page = ListRegistryItemsRequest { page_token: Some(before), ..ours.clone() };
+    assert_eq!(list(page).await.unwrap(), ["acme:detector", "acme:script", "acme:things"]);
     for wrong in [
         ListRegistryItemsRequest { types: vec![9], ..any.clone() },
         ListRegistryItemsRequest { visibilities: vec![0], ..any.clone() },

@@ -324,7 +324,7 @@ async fn what_is_done_on_the_server_itself_and_by_a_link_is_written_down_too() {
         ("user add", "user", &*ann.user_id, format!("operator of organization {of}"), true),
     ];
     expect_since(&world, &mut before, "user add", here, &added, of).await;
-    let more = people::key(context, "ann@example.org").await.unwrap();
+    let more = people::key(context, "ann@example.org", people::OtherKeys::Stay).await.unwrap();
     let made = [("CreateKey", "api key", &*more.key_id, ann.user_id.clone(), false)];
     expect_since(&world, &mut before, "user key", here, &made, of).await;
 
