@@ -316,7 +316,11 @@ fn base(text: &str) -> Result<String, String> {
     let base = text.trim_end_matches('/');
     let good = |uri: &Uri| {
         let web = matches!(uri.scheme_str(), Some("http" | "https"));
-        let host = uri.authority().is_some_and(|whole| !whole.host().is_empty() && !whole.as_str().contains('@'));
+        let host = uri.authority().is_some_and(|whole| {
+            let port = whole.as_str().strip_prefix(whole.host()).filter(|_| !whole.host().is_empty());
+            let number = |port: &str| port.strip_prefix(':').and_then(|port| port.parse::<u16>().ok());
+            port.is_some_and(|port| port.is_empty() || number(port).is_some_and(|port| port > 0))
+        });
         web && host && uri.path() == "/" && uri.query().is_none()
     };
     match base.parse::<Uri>() {

@@ -326,6 +326,7 @@ fn put_back(note: &Note, from: &Path, data: &Path) -> Result<(), BackupError> {
     let mut copies = Copies::below(data);
     if note.key {
         copies.copy(&from.join(KEY_FILE), &data.join(KEY_FILE), 0o600)?;
+        copies.compare(note, KEY_FILE, from)?;
     }
     if note.databases {
         for name in [STATE_FILE, LOGS_FILE] {

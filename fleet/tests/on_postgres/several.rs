@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt,
     path::Path,
     sync::Arc,
     time::{Duration, Instant},
@@ -485,13 +486,23 @@ async fn servers_whose_clocks_differ_mean_the_same_moment() {
 }
 
 #[tokio::test]
-async fn a_server_with_another_key_is_refused() {
+async fn a_server_without_the_key_of_its_database_or_with_another_one_is_refused() {
     let Some(pair) = Pair::new().await else { return };
     let url = pair.url.clone();
     let folder = tempfile::tempdir().unwrap();
-    let Err(refused) = wiring::start(options(folder.path(), &pair.url)).await else { panic!("it started") };
-    assert!(matches!(refused, StartError::OtherKey { .. }), "{refused}");
-    assert!(refused.to_string().contains("copy server.key"), "{refused}");
+    let key = folder.path().join("data/server.key");
+    let refused = async || match wiring::start(options(folder.path(), &pair.url)).await {
+        Ok(_) => panic!("it started"),
+        Err(refused) => refused,
+    };
+    let missing = refused().await;
+    assert!(matches!(missing, StartError::MissingKey { .. }) && missing.to_string().contains("copy it"), "{missing}");
+    assert!(!key.exists(), "one that opens nothing is not made");
+    fs::write(&key, [7; 32]).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    let other = refused().await;
+    assert!(matches!(other, StartError::OtherKey { .. }) && other.to_string().contains("copy server.key"), "{other}");
+    fs::remove_file(&key).unwrap();
     pair.end().await;
     // That key is lost: this one counts from now on.
     let new = Options { new_key: true, ..options(folder.path(), &url) };
