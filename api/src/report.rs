@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use prost_types::Timestamp;
 
 use crate::pb::platform::fleet::v1::{
-    CloudStatus, DeviceStatus, NetworkStatus, Product, ProvisioningStatus, ServerStatus, UpdateStatus,
+    CloudStatus, Complaint, DeviceStatus, NetworkStatus, Product, ProvisioningStatus, ServerStatus, UpdateStatus,
     cloud_status::Reach, network_status, provisioning_status, server_status, update_status,
 };
 
@@ -48,9 +48,7 @@ pub fn troubles(device: &DeviceStatus) -> Vec<String> {
     let updates = device.updates.iter().filter(|update| !update.last_error.is_empty());
     let updates = updates.map(|update| format!("update of the {}: {}", program(update), update.last_error));
     let network = device.network.iter().flat_map(|network| network.trouble.iter().cloned());
-    let complaints = device.complaints.iter();
-    let complaints =
-        complaints.map(|one| format!("{}: found {}, allowed is {} ({})", one.path, one.found, one.allowed, one.source));
+    let complaints = device.complaints.iter().map(complaint);
     let doors = device.provisioning.iter().flat_map(|doors| &doors.trouble).cloned();
     server
         .into_iter()
@@ -60,6 +58,15 @@ pub fn troubles(device: &DeviceStatus) -> Vec<String> {
         .chain(doors)
         .chain(complaints)
         .collect()
+}
+
+/// One setting that was not accepted. The fleet server says of fragments what became of them, and not what is allowed.
+fn complaint(Complaint { path, found, allowed, source }: &Complaint) -> String {
+    let path = if path.is_empty() { String::new() } else { format!("{path}: ") };
+    match allowed.as_str() {
+        "" => format!("{path}{found} ({source})"),
+        allowed => format!("{path}found {found}, allowed is {allowed} ({source})"),
+    }
 }
 
 /// The fleet server as the device sees it, and what is not well about that.
@@ -343,6 +350,24 @@ mod tests {
         }
         let unwished = UpdateStatus { last_error: "no launcher".into(), ..UpdateStatus::default() };
         assert_eq!(update(&unwished).1, "program not updated");
+    }
+
+    #[test]
+    fn complaints_say_no_more_than_is_known() {
+        let table = [
+            (("a.b", "1", "true or false", "cloud"), "a.b: found 1, allowed is true or false (cloud)"),
+            (
+                ("", "33 more complaints", "32 at a time", "cloud"),
+                "found 33 more complaints, allowed is 32 at a time (cloud)",
+            ),
+            (("fragment c", "it contains itself", "", "fragments"), "fragment c: it contains itself (fragments)"),
+        ];
+        for ((path, found, allowed, source), sentence) in table {
+            let told =
+                Complaint { path: path.into(), found: found.into(), allowed: allowed.into(), source: source.into() };
+            let device = DeviceStatus { complaints: vec![told], ..DeviceStatus::default() };
+            assert_eq!(troubles(&device), [sentence]);
+        }
     }
 
     #[test]

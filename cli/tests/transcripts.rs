@@ -165,6 +165,26 @@ fn restart_and_status() {
     desk.shows("part restart", "The machine server of \"rover-main\" is restarted as soon as it permits.\n");
     assert!(desk.fleet.state().marked);
     desk.fleet.state().marked = false;
+    // Only the server has something to say: its complaints are shown, and no blanks for what the device never said.
+    let complaint = |path: &str, allowed: &str| wire::Complaint {
+        path: path.into(),
+        found: "it names none".into(),
+        allowed: allowed.into(),
+        source: "fragments".into(),
+    };
+    desk.fleet.state().status = Some(wire::DeviceStatus {
+        complaints: vec![complaint("fragments[0]", ""), complaint("agent.x", "a number")],
+        ..Default::default()
+    });
+    desk.shows(
+        "machine status",
+        "machine  rover\npart     rover-main  0a000000-0000-4000-8000-000000000005\nstate    live\n\
+         device   has not reported yet\n\
+         ! fragments[0]: it names none (fragments)\n\
+         ! agent.x: found it names none, allowed is a number (fragments)\n",
+    );
+    // By a clock that runs ahead, so that the words do not change with the years.
+    desk.fleet.state().reported_at = Some(prost_types::Timestamp { seconds: 10_000_000_000, nanos: 0 });
     desk.fleet.state().status = Some(wire::DeviceStatus {
         agent_version: "0.1.0".into(),
         platform: "linux/arm64".into(),
@@ -233,7 +253,7 @@ fn restart_and_status() {
         update    server went back to the version before\n\
         update    agent downloading 0.2.0, 62 %\n\
         disk      /opt/platform: 3072 MiB of 20 GiB free\n\
-        reported  never\n\
+        reported  now\n\
         ! update of the server: 1.1.0 was rolled back: it ended unasked; choose another version, or ask for a retry\n\
         ! clock is not synchronised\n\
         ! a.b: found x, allowed is y (cloud)\n";

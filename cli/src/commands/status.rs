@@ -64,12 +64,15 @@ fn print(
     if status.restart_marked_at.is_some() {
         lines.push(("restart", format!("marked {}, not done yet", ago(status.restart_marked_at.as_ref()))));
     }
-    let Some(device) = &status.status else {
+    // Not only a device's own word: the server complains of a configuration that never reached one.
+    let unsaid = fleet::DeviceStatus::default();
+    let device = status.status.as_ref().unwrap_or(&unsaid);
+    if status.reported_at.is_some() {
+        lines.extend(report::facts(device));
+        lines.push(("reported", ago(status.reported_at.as_ref())));
+    } else {
         lines.push(("device", "has not reported yet".to_owned()));
-        return output.facts(&lines);
-    };
-    lines.extend(report::facts(device));
-    lines.push(("reported", ago(status.reported_at.as_ref())));
+    }
     output.facts(&lines)?;
     for trouble in report::troubles(device) {
         output.line(&format!("! {}", plain(&trouble)))?;

@@ -45,6 +45,8 @@ pub struct State {
     /// What each further stream of the log does.
     pub tails: VecDeque<Tail>,
     pub status: Option<fleet::DeviceStatus>,
+    /// When the device said so, if it was the device.
+    pub reported_at: Option<Timestamp>,
     pub audit: Vec<fleet::AuditEvent>,
     pub fragments: Vec<app::Fragment>,
     pub registry: registry::Registry,
@@ -189,6 +191,7 @@ fn serve(state: &mut State, request: &Request, line: &mut dyn Line) {
             let marked = if state.marked { time(0) } else { None };
             let response = fleet::GetPartStatusResponse {
                 status: state.status.clone(),
+                reported_at: state.reported_at,
                 live: true,
                 restart_marked_at: marked,
                 ..Default::default()
