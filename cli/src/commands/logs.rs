@@ -37,6 +37,8 @@ const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
 /// Entries remembered to recognise a repetition after a break.
 const REMEMBERED: usize = 1000;
+/// The words that the fleet server knows levels by, in any case.
+const LEVELS: [&str; 9] = ["trace", "debug", "info", "warn", "warning", "error", "dpanic", "panic", "fatal"];
 /// How far before the last line is read again after a break: entries arrive in batches, and not all in order.
 const OVERLAP_SECONDS: i64 = 10;
 
@@ -50,8 +52,8 @@ pub(crate) struct Logs {
     /// How many lines back; 0 for all (with --follow: none)
     #[arg(long, short = 'n', default_value_t = 50)]
     lines: usize,
-    /// Only these levels, such as error,warn
-    #[arg(long, value_delimiter = ',', value_name = "LEVEL")]
+    /// Only these levels, such as error,warn; there are trace, debug, info, warn, error, panic and fatal
+    #[arg(long, value_delimiter = ',', value_name = "LEVEL", value_parser = level)]
     level: Vec<String>,
     /// Only lines that contain this
     #[arg(long, value_name = "TEXT")]
@@ -67,7 +69,7 @@ pub(crate) struct Logs {
 impl Logs {
     /// What the stream is not asked for, because it knows neither levels nor sources; the reading back does.
     fn wants(&self, entry: &LogEntry) -> bool {
-        let level = self.level.is_empty() || self.level.iter().any(|level| level.eq_ignore_ascii_case(&entry.level));
+        let level = self.level.is_empty() || self.level.iter().any(|level| is(level, &entry.level));
         let below = |source: &String| {
             let rest = entry.logger_name.strip_prefix(source.as_str());
             source.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -76,8 +78,27 @@ impl Logs {
     }
 }
 
+/// A mistyped level would find nothing, in silence. None at all is asked for like any.
+fn level(word: &str) -> Result<String, String> {
+    let word = word.trim().to_ascii_lowercase();
+    match word.is_empty() || LEVELS.contains(&&*word) {
+        true => Ok(word),
+        false => Err(format!("the levels are {}", LEVELS.join(", "))),
+    }
+}
+
+/// Some words are one level to the server, and so they are where the stream is not asked for levels.
+fn is(asked: &str, said: &str) -> bool {
+    let meant = |level: &str| match level.to_ascii_lowercase().as_str() {
+        "warning" => "warn".to_owned(),
+        "dpanic" => "panic".to_owned(),
+        other => other.to_owned(),
+    };
+    meant(asked) == meant(said)
+}
+
 pub(super) fn run(session: &Session, mut logs: Logs, output: &mut Output) -> Result<(), Failure> {
-    logs.level.iter_mut().for_each(|level| *level = level.trim().to_ascii_lowercase());
+    logs.level.retain(|level| !level.is_empty());
     let part = logs.which.find(session)?;
     if !logs.follow {
         let entries = back(session, &part.id, &logs)?;
@@ -258,4 +279,26 @@ fn show(output: &mut Output, entry: &LogEntry) -> Result<(), Failure> {
     }
     // Further lines of one entry are set off, so that none of them can pose as an entry.
     output.line(&plain(&line).replace('\n', "\n    "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_what_the_server_takes_them_for() {
+        for (given, read) in [("error", Ok("error")), (" Warning ", Ok("warning")), ("", Ok("")), ("bogus", Err(()))] {
+            assert_eq!(level(given).as_deref().map_err(|_| ()), read, "{given:?}");
+        }
+        for (asked, said, same) in [
+            ("warn", "WARNING", true),
+            ("warning", "warn", true),
+            ("panic", "dpanic", true),
+            ("error", "Error", true),
+            ("error", "fatal", false),
+            ("info", "notice", false),
+        ] {
+            assert_eq!(is(asked, said), same, "{asked} {said}");
+        }
+    }
 }

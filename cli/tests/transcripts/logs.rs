@@ -22,6 +22,12 @@ fn reading_logs() {
     );
     desk.shows("part logs -n 1 --part rover", "2023-11-14T22:13:25.500Z  INFO   rover.server  five\n");
     desk.shows("part logs --level warn,ERROR -n 1", "2023-11-14T22:13:24.500Z  WARN   rover.server  four\n");
+    let done = desk.run("part logs --level Warn,␠ERROR, -n 1");
+    assert_eq!((done.exit, done.out.lines().count()), (0, 1), "{}", done.err);
+    let done = desk.run("part logs --level error,bogus");
+    assert_eq!((done.exit, done.out.as_str()), (2, ""), "{}", done.err);
+    let allowed = "the levels are trace, debug, info, warn, warning, error, dpanic, panic, fatal\n";
+    assert!(done.err.contains("'bogus'") && done.err.contains(allowed), "{}", done.err);
     desk.shows("part logs rover --filter thr", "2023-11-14T22:13:23.500Z  INFO   rover.server  three\n");
     let lines = desk.run("part logs -n 3 -o json").out;
     let messages: Vec<_> =
