@@ -31,14 +31,47 @@ pub(super) fn run(
 ) -> Result<(), Failure> {
     let about = package.info.clone().unwrap_or_default();
     let named = about.files.first().map(|file| file.name.clone()).unwrap_or_default();
-    // A name of somebody else's is no way to another folder.
-    let own = Path::new(&named).file_name().map(PathBuf::from);
-    let to = to.or(own).ok_or_else(|| Failure::Usage("the file has no name of its own: give --to".to_owned()))?;
-    let partial = PathBuf::from(format!("{}.partial", to.display()));
-    let length = fetch(session, package, &partial)?;
-    fs::rename(&partial, &to).map_err(Failure::file(&to))?;
+    let to = target(to, &named, &package.checksum)?;
+    let mut partial = to.clone().into_os_string();
+    partial.push(".partial");
+    let partial = PathBuf::from(partial);
+    let length = fetch(session, package, &partial).inspect_err(|_| {
+        // What arrived is kept for the next try; where nothing did, nothing is left.
+        if fs::metadata(&partial).is_ok_and(|left| left.len() == 0) {
+            let _ = fs::remove_file(&partial);
+        }
+    })?;
+    // Another try would come no further than this one.
+    fs::rename(&partial, &to).inspect_err(|_| drop(fs::remove_file(&partial))).map_err(Failure::file(&to))?;
     let sentence = format!("{} is here: {length} bytes, SHA-256 {}.", to.display(), package.checksum);
     output.done(&sentence, json!({"file": to, "bytes": length, "sha256": package.checksum, "version": about.version}))
+}
+
+/// The path that a person named, or the file's own name in the folder they named or are in. Known before a byte is
+/// fetched, so that nothing is left of what could not have its place.
+fn target(given: Option<PathBuf>, named: &str, checksum: &str) -> Result<PathBuf, Failure> {
+    let folder = given.as_ref().is_none_or(|path| path.is_dir());
+    let to = match (given, folder) {
+        (Some(file), false) => file,
+        (folder, _) => {
+            // A name of somebody else's is no way to another folder.
+            let own = Path::new(named).file_name();
+            let own =
+                own.ok_or_else(|| Failure::Usage("the file has no name of its own: give --to FILE".to_owned()))?;
+            folder.unwrap_or_default().join(own)
+        }
+    };
+    let taken = |why: &str| Err(Failure::file(&to)(io::Error::other(why.to_owned())));
+    match fs::metadata(&to) {
+        _ if to.file_name().is_none() => Err(Failure::Usage(format!("--to {:?} is no name of a file", to.display()))),
+        Ok(there) if there.is_dir() => taken("there is a folder of this name: give --to FILE"),
+        Ok(there) if !there.is_file() => taken("this is no file"),
+        // Somebody else chose the name, so it takes no other file's place.
+        Ok(_) if folder && digest(&to)? != checksum => {
+            taken("there is another file of this name: --to with its name writes over it")
+        }
+        _ => Ok(to),
+    }
 }
 
 /// Until the file is whole and is what it should be.

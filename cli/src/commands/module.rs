@@ -92,8 +92,9 @@ pub(crate) enum Verb {
         /// For which platform
         #[arg(long)]
         platform: Option<String>,
-        /// Where to; without, under its own name in this folder
-        #[arg(long, value_name = "FILE")]
+        /// Where to: a file, which is written over if it is there, or a folder that is there, for the file under its own
+        /// name; without, this folder. Under its own name it takes the place of no other file
+        #[arg(long, value_name = "PATH")]
         to: Option<PathBuf>,
     },
     /// Delete one that nobody uses, with every version

@@ -231,4 +231,43 @@ fn a_download_is_continued_and_believed_by_its_digest_only() {
     assert_eq!(read("wrong").as_deref(), Some(&*content));
     desk.fleet.state().registry.breaks_after = Some(0);
     desk.fails("module download camera --to nothing", 1, "nothing.partial");
+    assert_eq!(read("nothing.partial"), None, "nothing came");
+    // What came earlier stays for the next try.
+    desk.file("some.partial", &content[..200]);
+    desk.fails("module download camera --to some", 1, "some.partial");
+    assert_eq!(read("some.partial").as_deref(), Some(&content[..200]));
+}
+
+#[test]
+fn a_download_takes_the_place_that_a_person_means_or_none() {
+    let desk = Desk::new();
+    desk.file("module.tar.gz", "content");
+    assert_eq!(desk.run("module create camera").exit, 0);
+    let done = desk.run("module upload camera module.tar.gz --version 1.2.3 --platform any");
+    assert_eq!(done.exit, 0, "{}", done.err);
+    let read = |name: &str| std::fs::read_to_string(desk.home.path().join(name)).ok();
+    let folder = |name: &str| std::fs::create_dir(desk.home.path().join(name)).unwrap();
+    folder("modules");
+    for into in ["modules", "modules/"] {
+        let done = desk.run(&format!("module download camera --to {into}"));
+        assert!(done.out.starts_with("modules/camera.tar.gz is here: 7 bytes"), "{} {}", done.out, done.err);
+        assert_eq!(read("modules/camera.tar.gz").as_deref(), Some("content"), "{into}: again is harmless");
+    }
+    // What a person names is written over; what the server names takes no other file's place.
+    desk.file("mine", "something else");
+    assert_eq!(desk.run("module download camera --to mine").exit, 0);
+    assert_eq!(read("mine").as_deref(), Some("content"));
+    desk.file("camera.tar.gz", "something else");
+    desk.fails("module download camera", 1, "camera.tar.gz: there is another file of this name: --to with its name");
+    assert_eq!(read("camera.tar.gz").as_deref(), Some("something else"));
+    assert_eq!(desk.run("module download camera --to camera.tar.gz").exit, 0);
+    assert_eq!(read("camera.tar.gz").as_deref(), Some("content"));
+    // Where there is no place for it, nothing is fetched.
+    folder("blocked");
+    folder("blocked/camera.tar.gz");
+    desk.fails("module download camera --to blocked", 1, "blocked/camera.tar.gz: there is a folder of this name");
+    desk.fails("module download camera --to nowhere/", 1, "No such file or directory");
+    desk.fails("module download camera --to nowhere/..", 2, "is no name of a file");
+    let left = std::fs::read_dir(desk.home.path().join("blocked")).unwrap().count();
+    assert_eq!((left, read("blocked/camera.tar.gz.partial"), read("nowhere/.partial")), (1, None, None));
 }
