@@ -200,6 +200,29 @@ fn every_answer_has_a_meaning() {
     }
 }
 
+/// Somebody in between answers with pages for browsers; a person at a terminal gets a sentence.
+#[test]
+fn a_download_that_somebody_else_answers() {
+    let table: [(&str, Answers, &str); 3] = [
+        (
+            "elsewhere",
+            |l| http(l, "301 Moved Permanently", "location: https://fleet.example/x\r\n", b"<html>"),
+            "does not answer like a fleet server (it redirects to https://fleet.example/x)",
+        ),
+        (
+            "a page",
+            |l| http(l, "502 Bad Gateway", "content-type: text/html\r\n", b"<html>"),
+            "HTTP status 502 Bad Gateway from http://127.0.0.1",
+        ),
+        ("a word of the server", |l| http(l, "403 Forbidden", "", b"not yours\n"), "not yours (PERMISSION_DENIED)"),
+    ];
+    for (case, write, expected) in table {
+        let server = Server::start(move |_, line| write(line));
+        let refused = client(&server).download("/x", 0, "", CallOptions::default()).err().expect(case).to_string();
+        assert!(refused.contains(expected) && !refused.contains("<html>"), "{case}: {refused}");
+    }
+}
+
 #[test]
 fn details_of_a_refusal_are_kept() {
     let detail = prost_types::Any { type_url: "type.googleapis.com/x".into(), value: vec![1, 2, 255] };

@@ -10,7 +10,7 @@ use ureq::{
 use super::{
     CallError, CallOptions, Client, Code, Status,
     address::Address,
-    exchange::{Limits, connect_limit, fault},
+    exchange::{Limits, connect_limit, fault, quoted},
 };
 use crate::Secret;
 
@@ -89,6 +89,15 @@ impl Get<'_> {
                     return Err(CallError::NotAFleetServer { server: self.server.clone(), found });
                 };
                 (from, parts.and_then(|(_, total)| total.parse().ok()))
+            }
+            300..400 => {
+                let found = format!("it redirects to {}", quoted(&head.headers, header::LOCATION));
+                return Err(CallError::NotAFleetServer { server: self.server.clone(), found });
+            }
+            // A page for a browser is nothing to repeat to a person at a terminal.
+            status if text(header::CONTENT_TYPE).is_some_and(|kind| kind.starts_with("text/html")) => {
+                let said = format!("HTTP status {} from {}", head.status, self.server);
+                return Err(CallError::Refused(Status::new(Code::from_http(status), said)));
             }
             status => {
                 let mut said = String::new();

@@ -204,7 +204,8 @@ fn grpc_timeout(left: Duration) -> String {
     format!("{}m", left.as_millis().clamp(1, 99_999_999))
 }
 
-fn quoted(headers: &HeaderMap, name: header::HeaderName) -> String {
+/// A header of an answer that is foreign, short enough for a sentence.
+pub(super) fn quoted(headers: &HeaderMap, name: header::HeaderName) -> String {
     match headers.get(&name) {
         Some(value) => {
             let text = String::from_utf8_lossy(value.as_bytes());

@@ -10,7 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use api::{Secret, client::Address};
+use api::{
+    Secret, brand,
+    client::{Address, CallOptions, Client, Code},
+};
 use ring::{
     digest,
     rand::{SecureRandom, SystemRandom},
@@ -42,8 +45,10 @@ pub(super) struct Issued {
     pub(super) key: String,
 }
 
-/// Says which page to open, waits for the person, and asks the server for their key.
+/// Says which page to open, waits for the person, and asks the server for their key. The server is asked first whether
+/// it has such a page: nobody is sent to one that is not there, and waited for.
 pub(super) fn key(address: &Address, ca: Option<&Path>, say: impl FnOnce(&str)) -> Result<Issued, Failure> {
+    look_for_provider(address, ca)?;
     let terminal = Failure::file("loopback");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| {
         listener.set_nonblocking(true)?;
@@ -58,6 +63,25 @@ pub(super) fn key(address: &Address, ca: Option<&Path>, say: impl FnOnce(&str)) 
     say(&format!("{}/sign-in/start?port={port}&challenge={challenge}", address.base()));
     let code = code(&listener)?;
     redeem(address, ca, &code, &secret)
+}
+
+fn look_for_provider(address: &Address, ca: Option<&Path>) -> Result<(), Failure> {
+    let client = Client::builder(address.clone())
+        .tls(web::Tls::new(trust(ca), None))
+        .program(format!("{}-cli/{}", brand::NAME, env!("CARGO_PKG_VERSION")))
+        .build()?;
+    match client.download("/sign-in", 0, "", CallOptions::idempotent().within(WORD_WITHIN)) {
+        Ok(_) => Ok(()),
+        // What a server without a provider answers, and one of another make.
+        Err(why) if why.code() == Code::Unimplemented => {
+            Err(failed(format!("{address} offers no sign-in with an identity provider: it wants an API key")))
+        }
+        Err(why) => Err(Failure::call("could not ask the server whether people sign in there")(why)),
+    }
+}
+
+fn trust(ca: Option<&Path>) -> web::Trust {
+    ca.map_or(web::Trust::System, |file| web::Trust::File(file.to_owned()))
 }
 
 fn failed(why: impl Into<String>) -> Failure {
@@ -121,9 +145,8 @@ fn redeem(address: &Address, ca: Option<&Path>, code: &Secret, secret: &str) -> 
         .max_redirects_will_error(false)
         .timeout_global(Some(WORD_WITHIN))
         .build();
-    let trust = ca.map_or(web::Trust::System, |file| web::Trust::File(file.to_owned()));
-    let connector =
-        ().chain(ConnectProxyConnector::default()).chain(TcpConnector::default()).chain(web::Tls::new(trust, None));
+    let tls = web::Tls::new(trust(ca), None);
+    let connector = ().chain(ConnectProxyConnector::default()).chain(TcpConnector::default()).chain(tls);
     let agent = Agent::with_parts(config, connector, web::Names::default());
     let question = json!({"code": code.expose(), "secret": secret}).to_string();
     let reached = agent.post(format!("{}/sign-in/token", address.base())).send(&question);
@@ -152,6 +175,15 @@ mod tests {
         answer
     }
 
+    /// The first line and the headers of what is asked.
+    fn head(lines: &mut impl BufRead) -> String {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert!(lines.read_line(&mut head).unwrap() > 0, "{head}");
+        }
+        head
+    }
+
     #[test]
     fn the_browsers_code_and_the_secret_behind_the_challenge_buy_the_key() {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -169,11 +201,12 @@ mod tests {
         });
         let fleet = thread::spawn(move || {
             let (socket, _) = server.accept().unwrap();
+            let asked = head(&mut BufReader::new(&socket));
+            assert!(asked.starts_with("GET /sign-in HTTP/1.1\r\n"), "before anybody is sent there: {asked}");
+            write!(&socket, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
+            let (socket, _) = server.accept().unwrap();
             let mut lines = BufReader::new(&socket);
-            let mut head = String::new();
-            while !head.ends_with("\r\n\r\n") {
-                assert!(lines.read_line(&mut head).unwrap() > 0, "{head}");
-            }
+            let head = head(&mut lines);
             let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap().parse().unwrap();
             let mut body = vec![0; length];
             lines.read_exact(&mut body).unwrap();

@@ -107,6 +107,12 @@ fn serve(state: &mut State, request: &Request, line: &mut dyn Line) {
     if request.line.starts_with("GET /packages/v1/") {
         return registry::download(&state.registry, request, line);
     }
+    if request.line == "GET /sign-in" {
+        // As a server without an identity provider does.
+        let page = "<h1>Sign in</h1><p>This server has no identity provider: sign in with an API key.</p>";
+        let head = "HTTP/1.1 404 Not Found\r\ncontent-type: text/html; charset=utf-8\r\n";
+        return write!(line, "{head}content-length: {}\r\n\r\n{page}", page.len()).unwrap();
+    }
     let method = request.line.rsplit('/').next().unwrap();
     if method == "Authenticate" {
         let credentials = read::<auth::AuthenticateRequest>(request).credentials.unwrap();

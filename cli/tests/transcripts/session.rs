@@ -46,6 +46,22 @@ fn logging_in_and_out() {
 }
 
 #[test]
+fn nobody_is_sent_to_a_page_that_is_not_there() {
+    let desk = Desk::without_key();
+    let url = desk.fleet.server.url();
+    let done = desk.run(&format!("login --url {url} --oidc"));
+    assert_eq!((done.exit, done.out.as_str()), (1, ""));
+    let told = "platform: http://fleet offers no sign-in with an identity provider: it wants an API key\n\
+        Log in with `platform login --url URL --key-id ID`";
+    assert!(done.err.starts_with(told), "{}", done.err);
+    let nobody = desk.run("login --url http://127.0.0.1:1 --oidc");
+    assert_eq!((nobody.exit, nobody.out.as_str()), (1, ""));
+    let told = "platform: could not ask the server whether people sign in there: cannot reach the server \
+        http://127.0.0.1:1: nothing listens there";
+    assert!(nobody.err.starts_with(told), "{}", nobody.err);
+}
+
+#[test]
 fn the_environment_is_taken_whole_or_not_at_all() {
     let mut desk = Desk::new();
     assert_eq!(desk.run("machine list").exit, 0);
