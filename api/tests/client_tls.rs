@@ -16,7 +16,8 @@ use api::{
     client::{Address, CallError, CallOptions, Client, ProxyChoice, Tls, Trust},
     pb::platform::app::v1::{NeedsRestartRequest, NeedsRestartResponse, robot_service},
 };
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+use rustls::pki_types::CertificateDer;
 use server::{Server, answer, message, status};
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -63,15 +64,20 @@ impl Authority {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.0).unwrap();
         let shown = [certificate.der()].into_iter().chain(between.iter().map(|one| one.0.der())).cloned().collect();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = rustls::ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(shown, key.serialize_der().try_into().unwrap())
-            .unwrap();
-        Server::start_with(Some(Arc::new(config)), |_, line| answer(line, &[message(&yes()), status(0, "")]))
+        serving(shown, &key)
     }
+}
+
+/// A server that shows these certificates, of which the first has this key.
+fn serving(shown: Vec<CertificateDer<'static>>, key: &KeyPair) -> Server {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(shown, key.serialize_der().try_into().unwrap())
+        .unwrap();
+    Server::start_with(Some(Arc::new(config)), |_, line| answer(line, &[message(&yes()), status(0, "")]))
 }
 
 fn yes() -> NeedsRestartResponse {
@@ -148,7 +154,8 @@ fn one_authority_among_many_through_another_one() {
 fn a_name_alone_is_no_authority() {
     let (ours, namesake) = (Authority::new("ours"), Authority::new("ours"));
     let server = ours.server("127.0.0.1", 2120);
-    assert!(matches!(ask(&client(&server, namesake.trust())), Err(CallError::Untrusted { .. })));
+    let error = ask(&client(&server, namesake.trust())).unwrap_err();
+    assert!(matches!(&error, CallError::Untrusted { reason, .. } if reason.contains("did not sign it")), "{error:?}");
     let both = Trust::Pem([namesake.pem(), ours.pem()].concat().into_bytes().into());
     assert_eq!(ask(&client(&server, both)).unwrap(), yes());
 }
@@ -199,6 +206,36 @@ fn a_certificate_for_another_name() {
     let ours = Authority::new("ours");
     let error = ask(&client(&ours.server("fleet.example.com", 2120), ours.trust())).unwrap_err();
     assert!(matches!(&error, CallError::Untrusted { reason, .. } if reason.contains("another name")), "{error:?}");
+}
+
+/// What people make for a first try: a certificate that vouches for itself, and is the server's too.
+#[test]
+fn a_certificate_that_nobody_else_signed() {
+    let ca = || IsCa::Ca(BasicConstraints::Unconstrained);
+    let alone = "it is one that signs others (CA:TRUE), and not one of a server; make one with \
+        `openssl req -x509 ... -addext basicConstraints=critical,CA:FALSE`";
+    let clients = "it is not meant for servers; its extendedKeyUsage has to name serverAuth";
+    let table = [
+        ("one that signs others", ca(), vec![], Some(alone)),
+        ("for clients", IsCa::ExplicitNoCa, vec![ExtendedKeyUsagePurpose::ClientAuth], Some(clients)),
+        ("for the server alone", IsCa::ExplicitNoCa, vec![], None),
+    ];
+    for (case, is_ca, extended_key_usages, refused) in table {
+        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        params.is_ca = is_ca;
+        params.extended_key_usages = extended_key_usages;
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        let server = serving(vec![certificate.der().clone()], &key);
+        let trust = Trust::Pem(certificate.pem().into_bytes().into());
+        let answered = ask(&client(&server, trust)).map_err(|error| error.to_string());
+        let address = address("https", server.address);
+        let expected = match refused {
+            None => Ok(yes()),
+            Some(reason) => Err(format!("the certificate of {address} is not trusted: {reason}")),
+        };
+        assert_eq!(answered, expected, "{case}");
+    }
 }
 
 /// A board without a battery boots in 1970; what counts is the time its agent says it is.

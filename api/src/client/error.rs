@@ -167,13 +167,11 @@ pub enum CallError {
         source: Option<Cause>,
     },
     /// The server's certificate was not accepted.
-    #[error(
-        "the certificate of {server} is not trusted: {reason}; give the CA that signed it, or correct this machine's clock"
-    )]
+    #[error("the certificate of {server} is not trusted: {reason}")]
     Untrusted {
         /// Which server.
         server: Address,
-        /// In a few words.
+        /// In a few words, and what to do.
         reason: String,
     },
     /// There is no list of trusted authorities on this machine.

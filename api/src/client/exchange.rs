@@ -259,16 +259,41 @@ pub(super) fn fault(error: ureq::Error, server: &Address, limits: Limits) -> Cal
     }
 }
 
+/// What is wrong with a certificate, and what to do about it.
 fn distrust(reason: &CertificateError) -> String {
-    match reason {
-        CertificateError::UnknownIssuer => "nobody who is trusted here signed it".to_owned(),
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired".to_owned(),
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => "it is not valid yet".to_owned(),
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "it belongs to another name".to_owned()
+    let told = match reason {
+        CertificateError::UnknownIssuer => "nobody who is trusted here signed it; give the CA that signed it",
+        CertificateError::BadSignature => {
+            "whoever is trusted here by its signer's name did not sign it; give the CA that signed it"
         }
-        other => format!("{other:?}"),
-    }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "it has expired; renew it, or correct this machine's clock"
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "it is not valid yet; correct this machine's clock"
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "it belongs to another name; its subjectAltName has to name the host of the address"
+        }
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            "it is not meant for servers; its extendedKeyUsage has to name serverAuth"
+        }
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            "it is signed in a way that is not accepted; sign it with ECDSA, or RSA of 2048 bits, and SHA-256"
+        }
+        // The library beneath has no type here, only its word; a test holds on to it.
+        CertificateError::Other(other) => match other.to_string().as_str() {
+            "CaUsedAsEndEntity" => {
+                "it is one that signs others (CA:TRUE), and not one of a server; make one with \
+                 `openssl req -x509 ... -addext basicConstraints=critical,CA:FALSE`"
+            }
+            "UnsupportedCertVersion" => "it is of an old version of X.509; sign it anew, with a subjectAltName",
+            other => return format!("it breaks a rule of certificates ({other})"),
+        },
+        other => return format!("it breaks a rule of certificates ({other:?})"),
+    };
+    told.to_owned()
 }
 
 fn io_fault(error: io::Error, unreachable: &impl Fn(&str, Option<super::error::Cause>) -> CallError) -> CallError {

@@ -34,7 +34,7 @@ pub(crate) struct Login {
     /// File that contains the API key
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// PEM file of the authority that signed the server's certificate
+    /// PEM file of the authority that signed the server's certificate; the certificate itself where nobody else did
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// Store the profile without asking the server whether the key is right
