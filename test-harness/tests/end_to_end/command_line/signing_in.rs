@@ -96,23 +96,28 @@ fn signs_in(page: &str, who: &str) -> Answer {
     browse("GET", back.header("location"), &format!("cookie: {cookie}\r\n"), "")
 }
 
-#[test]
-fn a_person_signs_in_in_a_browser_and_the_command_line_has_their_key() {
-    let Some(provider) = Provider::start() else { return };
+/// A server that has this provider, and an owner with a key in the environment.
+fn desk_where_people_sign_in(issuer: &str) -> Desk {
     let place = tempfile::tempdir().unwrap();
     let data = place.path().join("fleet");
     let owner = init(&data, None).unwrap();
     let port = Port::reserve().unwrap();
     let url = port.url();
-    let address = url.trim_start_matches("http://");
     let secret = place.path().join("secret");
     write_private(&secret, "known to both\n").unwrap();
-    let issuer = ["--oidc-issuer", &provider.address, "--oidc-client-id", "fleet"];
+    let issuer = ["--oidc-issuer", issuer, "--oidc-client-id", "fleet"];
     let client = ["--address", &url, "--oidc-client-secret-file", secret.to_str().unwrap()];
-    let arguments = [issuer, client].concat();
     let log = place.path().join("fleet.log");
-    let fleet = Fleet::start_with(&data, address, None, &log, &arguments).unwrap();
-    let mut desk = Desk::at(place, fleet, owner);
+    let listen = url.trim_start_matches("http://");
+    let fleet = Fleet::start_with(&data, listen, None, &log, &[issuer, client].concat()).unwrap();
+    Desk::at(place, fleet, owner)
+}
+
+#[test]
+fn a_person_signs_in_in_a_browser_and_the_command_line_has_their_key() {
+    let Some(provider) = Provider::start() else { return };
+    let mut desk = desk_where_people_sign_in(&provider.address);
+    let url = desk.fleet.url.clone();
     desk.tells("invite create ann@example.org --role operator --no-mail", &[]);
 
     desk.environment.clear();
@@ -167,8 +172,16 @@ fn a_person_signs_in_in_a_browser_and_the_command_line_has_their_key() {
 }
 
 #[test]
-fn a_code_that_the_server_did_not_give_ends_the_login_with_a_sentence() {
+fn a_server_without_a_provider_says_so_at_once() {
     let desk = Desk::new(None, &[]);
+    let line = format!("login --oidc --url {}", desk.fleet.url);
+    desk.fails(&line, 1, &["offers no sign-in with an identity provider", "login --url URL --key-id ID"]);
+}
+
+#[test]
+fn a_code_that_the_server_did_not_give_ends_the_login_with_a_sentence() {
+    // Nobody gets as far as the provider.
+    let desk = desk_where_people_sign_in("http://127.0.0.1:9");
     let line = format!("login --oidc --url {}", desk.fleet.url);
     let (mut login, _) = Running::start(desk.command(&line), "platform", &desk.path("screen"), false).unwrap();
     let port = eventually("the page to open", || {
