@@ -246,6 +246,9 @@ pub struct Restore {
     /// The data folder to make; it may be there if it is empty.
     #[arg(long, value_name = "DIR", default_value = "fleet-data")]
     pub data: PathBuf,
+    /// Leave the backup's key out: another one is put in its place.
+    #[arg(long)]
+    pub without_key: bool,
 }
 
 /// What to do for a person.
@@ -324,7 +327,7 @@ fn base(text: &str) -> Result<String, String> {
         web && host && uri.path() == "/" && uri.query().is_none()
     };
     match base.parse::<Uri>() {
-        Ok(uri) if good(&uri) && !base.contains('#') => Ok(base.to_owned()),
+        Ok(uri) if good(&uri) && !base.contains('#') => Ok(uri.to_string().trim_end_matches('/').to_owned()),
         _ => Err("give http:// or https://, a host and perhaps a port, such as https://fleet.example.com".to_owned()),
     }
 }
@@ -357,6 +360,7 @@ mod tests {
             assert_eq!(base(good).as_deref(), Ok(good));
             assert_eq!(base(&format!("{good}/")).as_deref(), Ok(good));
         }
+        assert_eq!(base("HTTPS://fleet.example.com/").as_deref(), Ok("https://fleet.example.com"));
         let bad = ["", "fleet.example.com", "ftp://fleet", "https://", "https://a/b", "https://a?b", "https://a#b"];
         for bad in bad.into_iter().chain(["https://u:p@a", "https://a:99999", "https://a b"]) {
             assert!(base(bad).is_err(), "{bad}");

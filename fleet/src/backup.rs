@@ -68,12 +68,20 @@ pub enum BackupError {
     /// The state could not be read.
     #[error("cannot read the database")]
     Read(#[from] DbError),
-    /// It would open nothing in that backup.
+    /// It would open nothing in the backup that was to be made.
     #[error(
         "the database was used with another key than {path}: put the right server.key there, or start the server once with \
          --new-key if that is lost"
     )]
     OtherKey {
+        /// The key.
+        path: PathBuf,
+    },
+    /// The backup holds a key that opens nothing in it.
+    #[error(
+        "the key {path} is not the one that the backup's database was used with: restore the rest of it with --without-key"
+    )]
+    UselessKey {
         /// The key.
         path: PathBuf,
     },
@@ -239,13 +247,10 @@ fn fill(wanted: &Wanted<'_>, to: &Path) -> Result<Note, BackupError> {
     Ok(note)
 }
 
-/// Whether a copied key is the one that the database was used with; `named` is what the person knows it by.
-fn opens(key: &Path, state: &Still, named: &Path) -> Result<(), BackupError> {
+/// Whether a key is the one that the database was used with.
+fn opens(key: &Path, state: &Still) -> Result<bool, BackupError> {
     let digest = digest_of_key(key)?;
-    match state.read::<_, DbError>(duties::key_in_file)? {
-        Some(used) if used != digest => Err(BackupError::OtherKey { path: named.into() }),
-        _ => Ok(()),
-    }
+    Ok(state.read::<_, DbError>(duties::key_in_file)?.is_none_or(|used| used == digest))
 }
 
 /// Both databases at one moment, and the artifacts of that moment.
@@ -261,7 +266,10 @@ fn databases(
         let state = Still::of(&wanted.data.join(STATE_FILE))?;
         let logs = Still::of(&wanted.data.join(LOGS_FILE))?;
         if wanted.key {
-            opens(&to.join(KEY_FILE), &state, &wanted.data.join(KEY_FILE))?;
+            let key = wanted.data.join(KEY_FILE);
+            if !opens(&to.join(KEY_FILE), &state)? {
+                return Err(BackupError::OtherKey { path: key });
+            }
         }
         note.taken_at = Clock::default().now();
         let digests = match wanted.artifacts {
@@ -289,9 +297,13 @@ fn databases(
     Err(BackupError::Missing { digest: missing })
 }
 
-/// Makes a data folder out of a backup. The server is started with it afterwards as always.
-pub fn restore(from: &Path, data: &Path) -> Result<Note, BackupError> {
-    let note = read_note(from)?;
+/// Makes a data folder out of a backup, with its key if that is wanted. The server is started with it afterwards as
+/// always. What is told is what was restored.
+pub fn restore(from: &Path, data: &Path, key: bool) -> Result<Note, BackupError> {
+    let mut note = read_note(from)?;
+    if note.key && !key {
+        leave_key_out(&mut note, from)?;
+    }
     let there = data.exists();
     let is_empty = fs::read_dir(data).map_or_else(|_| !there, |mut entries| entries.next().is_none());
     if !is_empty {
@@ -309,6 +321,18 @@ pub fn restore(from: &Path, data: &Path) -> Result<Note, BackupError> {
         }
     }
     outcome.map(|()| note)
+}
+
+/// As if it had been left out when the backup was made.
+fn leave_key_out(note: &mut Note, from: &Path) -> Result<(), BackupError> {
+    let key = from.join(KEY_FILE);
+    let bytes = fs::metadata(&key).map_err(failed("read", &key))?.len();
+    note.key = false;
+    note.bytes = note.bytes.saturating_sub(bytes);
+    if let Some(files) = &mut note.files {
+        files.remove(KEY_FILE);
+    }
+    Ok(())
 }
 
 fn read_note(from: &Path) -> Result<Note, BackupError> {
@@ -335,8 +359,8 @@ fn put_back(note: &Note, from: &Path, data: &Path) -> Result<(), BackupError> {
             copies.compare(note, name, from)?;
             Still::check(&data.join(name))?;
         }
-        if note.key {
-            opens(&data.join(KEY_FILE), &Still::of(&data.join(STATE_FILE))?, &from.join(KEY_FILE))?;
+        if note.key && !opens(&data.join(KEY_FILE), &Still::of(&data.join(STATE_FILE))?)? {
+            return Err(BackupError::UselessKey { path: from.join(KEY_FILE) });
         }
     }
     let artifacts = from.join("artifacts/sha256");

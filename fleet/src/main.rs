@@ -317,7 +317,8 @@ fn take_backup(options: args::Backup) -> Result<(), Failure> {
 }
 
 fn restore(options: &args::Restore) -> Result<(), Failure> {
-    let note = backup::restore(&options.from, &options.data).map_err(|why| Failure::new(exit::FAILED, &why))?;
+    let note = backup::restore(&options.from, &options.data, !options.without_key)
+        .map_err(|why| Failure::new(exit::FAILED, &why))?;
     let data = options.data.display();
     let mut text = format!("{data} is restored: start the server with --data {data}");
     if !note.databases {
@@ -326,7 +327,7 @@ fn restore(options: &args::Restore) -> Result<(), Failure> {
     if !note.key {
         let key = options.data.join(KEY_FILE);
         text.push_str(&format!(
-            "\nThe server's key is not in this backup: put it at {} (mode 0600) first",
+            "\nThe server's key was not restored: put it at {} (mode 0600) first, or start once with --new-key if it is lost",
             key.display()
         ));
     }

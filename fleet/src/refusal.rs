@@ -313,7 +313,7 @@ fn cut(text: &str) -> String {
 /// The same in a sentence, printable.
 fn shown(text: &str) -> String {
     if ids::may_be_secret(text) {
-        return "what may be a secret".to_owned();
+        return format!("({} letters, not repeated: may be a secret)", text.chars().count());
     }
     let dots = if text.chars().nth(SHOWN_CHARS).is_some() { "…" } else { "" };
     format!("{:?}{dots}", cut(text))

@@ -278,7 +278,9 @@ pub async fn context(
         }
     });
     let key = options.folder.join(KEY_FILE);
-    if !options.new_key && !key.exists() && store.read(duties::key).await.map_err(StartError::Lost)?.is_some() {
+    // In this order: what a program that starts beside this one has noted has its name by then.
+    let noted = store.read(duties::key).await.map_err(StartError::Lost)?.is_some();
+    if noted && !options.new_key && !key.exists() {
         return Err(StartError::MissingKey { path: key });
     }
     let authn = Authn::open(store.clone(), memory.clone(), &options.folder, clock.clone())?;

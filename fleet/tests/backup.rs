@@ -170,7 +170,7 @@ async fn what_was_acknowledged_before_a_backup_is_in_it() {
     server.stop().await;
     fs::remove_dir_all(&data).unwrap();
     let new = folder.path().join("new");
-    backup::restore(&to, &new).unwrap();
+    backup::restore(&to, &new, true).unwrap();
     let database = dump.map(|dump| Address::parse(&test_postgres::shared().unwrap().restored(&dump)).unwrap());
     let options = wiring::Options { folder: new.clone(), database, ..Default::default() };
     let world = World { folder, server: wiring::start(options).await.unwrap() };
@@ -204,13 +204,13 @@ async fn what_is_no_whole_backup_is_refused() {
     let path = |name: &str| world.folder.path().join(name);
     let (data, new) = (path("data"), path("new"));
     let refused = |from: &Path| {
-        let why = backup::restore(from, &new).unwrap_err();
+        let why = backup::restore(from, &new, true).unwrap_err();
         assert!(!new.exists(), "half a server is none");
         why
     };
     assert!(matches!(refused(&data), BackupError::NoBackup { .. }));
     backup::take(&wanted(&data), &path("whole")).unwrap();
-    let restored = backup::restore(&path("whole"), &data).unwrap_err();
+    let restored = backup::restore(&path("whole"), &data, true).unwrap_err();
     assert!(matches!(restored, BackupError::There { .. }), "a server is not written over: {restored}");
     let copy = |name: &str| {
         let to = path(name);
@@ -249,7 +249,7 @@ async fn what_is_no_whole_backup_is_refused() {
     assert!(matches!(refused(&more), BackupError::Damaged { .. }), "a file that was not backed up");
     // A folder that somebody made for it stays, whatever becomes of the rest.
     fs::create_dir(path("mounted")).unwrap();
-    assert!(backup::restore(&more, &path("mounted")).is_err());
+    assert!(backup::restore(&more, &path("mounted"), true).is_err());
     assert_eq!(fs::read_dir(path("mounted")).unwrap().count(), 0);
 
     // What lies where the unfinished backup goes: somebody's own folder, one that is being made, one that was broken off.
@@ -298,7 +298,7 @@ async fn what_is_no_whole_backup_is_refused() {
     assert!(made.1.contains("no key, 1 files") && !path("g/server.key").exists(), "{made:?}");
     let back = program(&["restore", &text("g"), "--data", &text("h")]);
     assert_eq!((back.0, &*back.2), (Some(0), ""), "{back:?}");
-    assert!(back.1.contains("server's key is not in this backup"), "{back:?}");
+    assert!(back.1.contains("server's key was not restored"), "{back:?}");
     let refused = program(&["restore", &text("g"), "--data", &text("h")]);
     assert_eq!(refused.0, Some(1));
     assert!(refused.2.contains("there already"), "{refused:?}");
@@ -307,8 +307,8 @@ async fn what_is_no_whole_backup_is_refused() {
 
 async fn a_key_that_opens_nothing_is_neither_backed_up_nor_put_back(whole: &Path, data: &Path) {
     let beside = |name: &str| data.with_file_name(name);
-    backup::restore(whole, data).unwrap();
-    let start = async || {
+    backup::restore(whole, data, true).unwrap();
+    let start = async |data: &Path| {
         let options = wiring::Options { folder: data.into(), ..wiring::Options::default() };
         wiring::start(options).await.map(|running| async { running.stop().await })
     };
@@ -316,12 +316,12 @@ async fn a_key_that_opens_nothing_is_neither_backed_up_nor_put_back(whole: &Path
     let good = fs::read(&key).unwrap();
     // Without its key a server does not start, and makes none that would look like it.
     fs::remove_file(&key).unwrap();
-    assert!(matches!(start().await.err(), Some(wiring::StartError::MissingKey { .. })));
+    assert!(matches!(start(data).await.err(), Some(wiring::StartError::MissingKey { .. })));
     assert!(!key.exists());
     // With another one neither.
     fs::write(&key, [7; 32]).unwrap();
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
-    assert!(matches!(start().await.err(), Some(wiring::StartError::OtherKey { .. })));
+    assert!(matches!(start(data).await.err(), Some(wiring::StartError::OtherKey { .. })));
     let refused = backup::take(&wanted(data), &beside("useless")).unwrap_err();
     assert!(matches!(&refused, BackupError::OtherKey { path } if *path == key), "{refused}");
     assert!(!beside("useless").exists() && !beside("useless.partial").exists());
@@ -335,12 +335,19 @@ async fn a_key_that_opens_nothing_is_neither_backed_up_nor_put_back(whole: &Path
     fs::write(wrong.join("server.key"), [7; 32]).unwrap();
     let note = fs::read_to_string(wrong.join("backup.json")).unwrap();
     let mut note: serde_json::Value = serde_json::from_str(&note).unwrap();
-    note.as_object_mut().unwrap().remove("files");
+    note["files"]["server.key"] = digest_of(&"\u{7}".repeat(32)).into();
     fs::write(wrong.join("backup.json"), note.to_string()).unwrap();
-    let refused = backup::restore(&wrong, &beside("nothing")).unwrap_err();
-    assert!(matches!(&refused, BackupError::OtherKey { .. }), "{refused}");
-    assert!(!beside("nothing").exists());
+    let again = beside("again");
+    let refused = backup::restore(&wrong, &again, true).unwrap_err();
+    assert!(matches!(&refused, BackupError::UselessKey { .. }), "{refused}");
+    assert!(refused.to_string().contains("--without-key") && !again.exists(), "{refused}");
+    // What it says to do.
+    let restored = backup::restore(&wrong, &again, false).unwrap();
+    assert!(!restored.key && !again.join("server.key").exists());
+    fs::write(again.join("server.key"), &good).unwrap();
+    fs::set_permissions(again.join("server.key"), fs::Permissions::from_mode(0o600)).unwrap();
+    start(&again).await.unwrap().await;
 
     fs::write(&key, good).unwrap();
-    start().await.unwrap().await;
+    start(data).await.unwrap().await;
 }

@@ -9,7 +9,10 @@ use api::pb::platform::{
     app::v1::*,
     fleet::v1::{ListAuditEventsRequest, ListAuditEventsResponse},
 };
-use fleet::people::{self, OtherKeys};
+use fleet::{
+    people::{self, OtherKeys},
+    store::{DbError, Tx},
+};
 use tonic::Code;
 use world::{Client, Owner, World, code};
 
@@ -255,6 +258,12 @@ async fn whoever_was_made_a_member_may_leave_and_the_last_owner_may_not() {
         bob.client.call("/platform.fleet.v1.AdminService/ListAuditEvents", asked).await.unwrap();
     let last = &told.events[0];
     assert_eq!((&*last.operation, &*last.resource_id), ("DeleteOrganizationMember", &*ann.id));
+    // Others are not kept because nobody is left who could let them go.
+    assert_eq!(add(&bob.client, authorization(&owner, "operator", "organization", &org, &ann.id)).await, Yes);
+    let lost = bob.id.clone();
+    let lose = move |tx: &Tx<'_>| tx.run("DELETE FROM api_keys WHERE user_id = $1", &[(&lost).into()]).map(drop);
+    world.server.context.store.write::<_, DbError>(lose).await.unwrap();
+    assert_eq!(leave(&ann.client, &org, &ann.id).await, Yes);
     world.end().await;
 }
 

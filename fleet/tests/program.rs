@@ -416,6 +416,17 @@ async fn people_are_added_and_invited_beside_a_running_server() {
     let (code, only, _) = user(&["key", "--email", "ann@example.org", "--only"]);
     assert_eq!(code, 0);
     server.client(&text(&only, "key_id"), &text(&only, "key")).await;
+    // The server looks several times a second at what other programs did.
+    let ends = async {
+        loop {
+            match client.app::<_, ListOrganizationsResponse>("ListOrganizations", ListOrganizationsRequest {}).await {
+                Ok(_) => tokio::time::sleep(std::time::Duration::from_millis(20)).await,
+                Err(refused) => return refused.code(),
+            }
+        }
+    };
+    let ended = tokio::time::timeout(world::PATIENCE, ends).await.expect("her present token ends");
+    assert_eq!(ended, tonic::Code::Unauthenticated);
     for ended in [&ann, &another] {
         let again = login(&server.url, "api-key", &text(ended, "key_id"), &text(ended, "key")).await;
         assert_eq!(again.map(drop).unwrap_err().code(), tonic::Code::Unauthenticated);

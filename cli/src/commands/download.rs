@@ -65,7 +65,7 @@ fn target(given: Option<PathBuf>, named: &str, checksum: &str) -> Result<PathBuf
     match fs::metadata(&to) {
         _ if to.file_name().is_none() => Err(Failure::Usage(format!("--to {:?} is no name of a file", to.display()))),
         Ok(there) if there.is_dir() => taken("there is a folder of this name: give --to FILE"),
-        Ok(there) if !there.is_file() => taken("this is no file"),
+        Ok(there) if !there.is_file() => taken("this is no file: give --to FILE"),
         // Somebody else chose the name, so it takes no other file's place.
         Ok(_) if folder && digest(&to)? != checksum => {
             taken("there is another file of this name: --to with its name writes over it")

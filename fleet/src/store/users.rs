@@ -112,11 +112,15 @@ fn end_membership(
     missing: impl Fn() -> Refusal,
 ) -> Result<(), Refusal> {
     let known = get(tx, user)?.ok_or_else(&missing)?;
+    let owns = roles::owned_by(tx, user)?.iter().any(|owned| owned == organization);
     let sql = "DELETE FROM grants WHERE identity_id = $1 AND organization_id = $2";
     if tx.run(sql, &[user.into(), organization.into()])? == 0 {
         return Err(missing());
     }
-    roles::an_owner_remains(tx, organization)?;
+    // Where nobody is left who can sign in, others are not kept for it.
+    if owns {
+        roles::an_owner_remains(tx, organization)?;
+    }
     news::tell(tx, News::Identity(user.to_owned()));
     let entry =
         Entry { resource_type: "user", resource_id: user, operation: "DeleteOrganizationMember", detail: &known.email };

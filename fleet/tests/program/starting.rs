@@ -1,6 +1,7 @@
 //! Programs that start at the same moment on one database: an empty one, and one of the first version.
 
 use std::{
+    collections::BTreeSet,
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -13,7 +14,9 @@ use api::pb::platform::{
 use fleet::{
     authn::digest_of,
     store::{Db, DbError, Durability, Migration, Place, Store, Tx},
+    wiring::{self, Options},
 };
+use tokio::sync::watch;
 
 use super::world::{
     engine::{self, ON_POSTGRES},
@@ -83,6 +86,29 @@ async fn programs_that_start_together_fill_an_empty_database_once() {
         assert_eq!(changes(&folders[0]).await, [(1..=fleet::store::CHANGES).collect::<Vec<i64>>(), vec![1]]);
         // Each of them has the key that lies there: another one would be refused by the database.
         all_work(&[Server::start(&folders[0])], &keys).await;
+    }
+}
+
+/// None of them takes the key that another one has just made for one that is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn those_that_start_together_in_a_new_folder_have_one_key() {
+    for _ in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let database = engine::database(folder.path());
+        let starts: Vec<_> = (0..4)
+            .map(|_| {
+                let options =
+                    Options { folder: folder.path().join("data"), database: database.clone(), ..Options::default() };
+                let (_stop, draining) = watch::channel(false);
+                tokio::spawn(async move { wiring::context(&options, None, draining).await })
+            })
+            .collect();
+        let mut keys = BTreeSet::new();
+        for start in starts {
+            let context = start.await.unwrap().unwrap_or_else(|why| panic!("{why}"));
+            keys.insert(context.authn.sealer.digest().to_owned());
+        }
+        assert_eq!(keys.len(), 1);
     }
 }
 
