@@ -27,6 +27,7 @@ if [ "${1:-}" = test ]; then
     python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || wanted+=(python3-venv)
     command -v npm >/dev/null || wanted+=(npm)
     command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || wanted+=(chromium)
+    { command -v haproxy || [ -x /usr/sbin/haproxy ]; } >/dev/null || wanted+=(haproxy)
     # That completions and man pages are what these programs take them for.
     for shell in bash zsh fish; do
         command -v "$shell" >/dev/null || wanted+=("$shell")
