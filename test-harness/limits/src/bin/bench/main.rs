@@ -1,7 +1,8 @@
 //! `make bench`: speed and memory of fleet server and agent, as ratios to limits measured in the same minute.
 //!
-//! `bench [--secs 5] [--idle-secs 30] [--record FILE] [--only PART,PART] [--sizes 10,10000]` prints a table; with `--record` it
-//! also appends it to that file. It judges nothing: goals stand beside the figures, people read them.
+//! `bench [--secs 5] [--rounds 5] [--idle-secs 30] [--agent FILE] [--record FILE] [--only PART,PART] [--sizes 10,10000]`
+//! prints a table; with `--record` it also appends it to that file. It judges nothing: goals stand beside the figures,
+//! people read them.
 
 mod abuse;
 mod agent;
@@ -71,8 +72,23 @@ impl Part {
 /// Whatever went wrong, for people.
 type Trouble = Box<dyn std::error::Error + Send + Sync>;
 
+/// Each takes a value.
+const OPTIONS: [&str; 7] = ["--agent", "--idle-secs", "--only", "--record", "--rounds", "--secs", "--sizes"];
+
+/// A mistyped option would cost half an hour of measuring something else.
+fn check_options() -> Result<(), Trouble> {
+    let mut given = std::env::args().skip(1);
+    while let Some(option) = given.next() {
+        if !OPTIONS.contains(&option.as_str()) || given.next().is_none() {
+            return Err(format!("{option}: the options are {}, each with a value", OPTIONS.join(", ")).into());
+        }
+    }
+    Ok(())
+}
+
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<(), Trouble> {
+    check_options()?;
     let only = arg("only", String::new());
     let only = only.split(',').filter(|word| !word.is_empty()).map(Part::read).collect::<Result<Vec<_>, _>>()?;
     let mut failed = Vec::new();
