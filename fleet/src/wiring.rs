@@ -250,8 +250,7 @@ pub fn data_folder(path: &Path) -> Result<(), StartError> {
 
 /// For local commands that make no server: one in a mistyped folder would be a new and empty one.
 pub fn a_server_is_there(options: &Options) -> Result<(), StartError> {
-    let has = |name| options.folder.join(name).exists();
-    match options.database.is_some() || has(STATE_FILE) {
+    match options.database.is_some() || options.folder.join(STATE_FILE).exists() {
         true => Ok(()),
         false => Err(StartError::NoServer { path: options.folder.clone() }),
     }

@@ -46,7 +46,8 @@ fn matrix() -> String {
          key is the device's own.\n\n\
          In configurations, histories included, who lacks `write_robot` (for a fragment `write_fragment`) sees `********` \
          instead of passwords, values of the machine server's environment, and what is given to variables of fragments; of \
-         an organization's default fragments, who lacks `write_organization` does (a new machine begins with them, and whoever may write that machine sees what they give it). \
+         an organization's default fragments, who lacks `write_organization` does (a new \
+         machine begins with them, and whoever may write that machine sees what they give it). \
          Device calls carry them in clear, since a device needs them; an operator of more than one machine makes none.\n",
     );
     for (title, target) in TARGETS {

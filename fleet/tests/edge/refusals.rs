@@ -13,7 +13,11 @@ use std::{
 };
 
 use api::pb::proto::rpc::v1::{AuthenticateRequest, AuthenticateResponse, Credentials};
-use fleet::{contract, edge::throttle::Limits, operations::OPERATIONS};
+use fleet::{
+    contract,
+    edge::throttle::Limits,
+    operations::{OPERATIONS, Operation},
+};
 use prost::Message;
 use prost_reflect::{DynamicMessage, Kind, MapKey, MessageDescriptor, ReflectMessage, Value};
 use prost_types::value::Kind::{NumberValue as Number, StringValue as Text};
@@ -23,7 +27,7 @@ use tonic_types::StatusExt;
 use taken::{A_DEVICE_SAYS, TAKEN};
 
 use super::world::{
-    Client, World,
+    Client, Owner, World,
     http::ask,
     things::{Ours, ours, value},
 };
@@ -148,6 +152,25 @@ fn leads_somewhere(message: &MessageDescriptor, path: &str) -> bool {
     }
 }
 
+/// Whoever is wrong so often would hear of nothing but its limits: here are none.
+async fn begun() -> (World, Owner, Ours) {
+    let boundless = Limits { calls_per_key: 1_000_000, ..Limits::default() };
+    let world = World::with(|options| options.limits = boundless).await;
+    let owner = world.owner("Acme").await;
+    let ours = ours(&world, &owner).await;
+    (world, owner, ours)
+}
+
+/// What takes something away comes last, the organization itself at the very end.
+fn operations() -> Vec<&'static Operation> {
+    let mut table: Vec<_> = OPERATIONS.iter().collect();
+    table.sort_by_key(|operation| {
+        let takes = ["Delete", "Remove", "Unshare", "Rotate"].iter().any(|verb| operation.path.contains(verb));
+        (takes, operation.path.contains("/DeleteOrganization"), operation.path.contains("/DeleteKey"))
+    });
+    table
+}
+
 /// What comes back from a call that takes no time: a stream that opens is closed again.
 async fn refusal(client: &Client, path: &str, message: &DynamicMessage) -> Option<Status> {
     client.raw(path, message.encode_to_vec().into()).await.err()
@@ -155,20 +178,10 @@ async fn refusal(client: &Client, path: &str, message: &DynamicMessage) -> Optio
 
 #[tokio::test]
 async fn a_bad_field_is_named_with_what_is_in_it() {
-    // Who is wrong so often would hear of nothing but its limits.
-    let boundless = Limits { calls_per_key: 1_000_000, ..Limits::default() };
-    let world = World::with(|options| options.limits = boundless).await;
-    let owner = world.owner("Acme").await;
-    let ours = ours(&world, &owner).await;
-    // What takes something away comes last, the organization itself at the very end.
-    let mut table: Vec<_> = OPERATIONS.iter().collect();
-    table.sort_by_key(|operation| {
-        let takes = ["Delete", "Remove", "Unshare", "Rotate"].iter().any(|verb| operation.path.contains(verb));
-        (takes, operation.path.contains("/DeleteOrganization"), operation.path.contains("/DeleteKey"))
-    });
+    let (world, owner, ours) = begun().await;
     let (mut refused, mut shown, mut wrong) = (BTreeSet::new(), 0, Vec::new());
     let mut taken: BTreeMap<String, BTreeSet<char>> = BTreeMap::new();
-    for operation in table {
+    for operation in operations() {
         let path = operation.path;
         let input = contract::method(path).unwrap().input();
         let good = request(&input, path, &ours, 0);
@@ -249,13 +262,10 @@ async fn a_bad_field_is_named_with_what_is_in_it() {
 /// screen shared with others is not to read it again.
 #[tokio::test]
 async fn a_secret_in_the_place_of_something_else_is_not_repeated() {
-    let boundless = Limits { calls_per_key: 1_000_000, ..Limits::default() };
-    let world = World::with(|options| options.limits = boundless).await;
-    let owner = world.owner("Acme").await;
-    let ours = ours(&world, &owner).await;
+    let (world, owner, ours) = begun().await;
     let secret = fleet::ids::new_secret();
     let mut refused = BTreeSet::new();
-    for operation in OPERATIONS.iter().filter(|operation| !operation.streams) {
+    for operation in operations().into_iter().filter(|operation| !operation.streams) {
         let path = operation.path;
         let good = request(&contract::method(path).unwrap().input(), path, &ours, 0);
         for one in with_text(&good, &secret, 0) {
@@ -397,10 +407,7 @@ async fn no_refusal_log_line_audit_row_or_metric_repeats_a_secret() {
     let listens = tracing_subscriber::fmt().with_ansi(false).with_env_filter("off,fleet=trace").with_writer(|| Ear);
     listens.try_init().expect("nobody else in this program listens");
     LISTENING.store(true, SeqCst);
-    let boundless = Limits { calls_per_key: 1_000_000, ..Limits::default() };
-    let world = World::with(|options| options.limits = boundless).await;
-    let owner = world.owner("Acme").await;
-    let ours = ours(&world, &owner).await;
+    let (world, owner, ours) = begun().await;
     // The bytes of this file were never uploaded: that the server's log says so shows that it is heard.
     let file = format!("/packages/v1/{}/camera/1.0.0/any", owner.organization);
     let by_key = [("key_id", &*owner.key_id), ("key", &*owner.key)];
@@ -415,13 +422,8 @@ async fn no_refusal_log_line_audit_row_or_metric_repeats_a_secret() {
 
     // Each operation: with a token that is none, and with secrets in every place for them; what takes away comes last.
     let pretender = Client { token: Some(PLANTED.into()), ..owner.client.clone() };
-    let mut table: Vec<_> = OPERATIONS.iter().collect();
-    table.sort_by_key(|operation| {
-        let takes = ["Delete", "Remove", "Unshare", "Rotate"].iter().any(|verb| operation.path.contains(verb));
-        (takes, operation.path.contains("/DeleteOrganization"), operation.path.contains("/DeleteKey"))
-    });
     let mut planted = BTreeSet::new();
-    for operation in table {
+    for operation in operations() {
         let path = operation.path;
         let input = contract::method(path).unwrap().input();
         let good = request(&input, path, &ours, 0);
